@@ -1,0 +1,61 @@
+"""brusle: how robust is an image classifier to a handful of changed pixels?
+
+    import brusle
+    attack = brusle.attacks.BruSLe(pixels=20, queries=500)
+    result = attack(model, images, labels)
+    result.success, result.queries, result.asr(at=[100, 500])
+
+Names are imported when they are first used, so that ``import brusle`` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from brusle import attacks, data, victims, zoo
+    from brusle.errors import BrusleError, DataError, InputError, VictimError
+    from brusle.evaluation import evaluate
+    from brusle.results import AttackResult
+    from brusle.victims import load_victim
+
+__version__ = "0.1.0.dev0"
+
+_HOME = {
+    "AttackResult": "brusle.results",
+    "BrusleError": "brusle.errors",
+    "DataError": "brusle.errors",
+    "InputError": "brusle.errors",
+    "VictimError": "brusle.errors",
+    "evaluate": "brusle.evaluation",
+    "load_victim": "brusle.victims",
+}
+_MODULES = ("attacks", "data", "victims", "zoo")
+
+__all__ = [
+    "AttackResult",
+    "BrusleError",
+    "DataError",
+    "InputError",
+    "VictimError",
+    "__version__",
+    "attacks",
+    "data",
+    "evaluate",
+    "load_victim",
+    "victims",
+    "zoo",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    if name in _MODULES:
+        return import_module(f"brusle.{name}")
+    raise AttributeError(f"module 'brusle' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

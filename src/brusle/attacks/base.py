@@ -1,0 +1,118 @@
+"""What all attacks share: they are called on a model and arrays, and check their own options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from brusle.errors import InputError
+from brusle.goals import LOSSES, Loss
+from brusle.loop import Progress, Search, run
+from brusle.problems import Problems
+from brusle.results import AttackResult
+
+
+@dataclass(frozen=True)
+class SparseAttack:
+    """An attack on at most ``pixels`` pixels with at most ``queries`` queries per image.
+
+    Instances hold hyper-parameters and nothing else; all data goes into the call.
+    """
+
+    pixels: int
+    queries: int = 500
+
+    def __post_init__(self) -> None:
+        require_integer("pixels", self.pixels, least=1)
+        require_integer("queries", self.queries, least=1)
+
+    def __call__(
+        self,
+        model: Any,
+        images: Any,
+        labels: Any,
+        targets: Any = None,
+        *,
+        seed: int = 0,
+        batch_size: int | None = None,
+        device: str = "auto",
+        ids: Any = None,
+        starts: Any = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> AttackResult:
+        """Attack ``images`` and return one result per image.
+
+        Args:
+            model: an ``nn.Module`` that returns logits, or a victim from `brusle.load_victim`
+                or `brusle.victims.wrap`.
+            images: ``(n, c, h, w)`` floats in [0, 1].
+            labels: ``(n,)`` true labels.
+            targets: ``(n,)`` labels to reach; None for an untargeted attack.
+            seed: same seed, same result.
+            batch_size: most images in one call of the model; None chooses by image size.
+            device: ``"auto"`` (where the victim is), ``"cpu"``, ``"cuda"``, ...
+            ids: ``(n,)`` integers that random numbers depend on; a hash of the image if None.
+            starts: starting images, for the options that want one.
+            on_progress: called whenever images finish.
+        """
+        # here and not above: an attack works on any victim and needs to know none
+        from brusle.victims import as_victim, default_batch_size
+
+        problems = Problems.make(images, labels, targets, ids, starts)
+        self.check(problems)
+        victim = as_victim(model, device)
+        if batch_size is None:
+            batch_size = default_batch_size(problems.shape, victim.device)
+        return run(
+            self, victim, problems, seed=seed, batch_size=batch_size, on_progress=on_progress
+        )
+
+    @property
+    def returns_last(self) -> bool:
+        """Whether a failure returns the last candidate instead of the best."""
+        return False
+
+    @property
+    def checks_initial(self) -> bool:
+        """Whether a success among the initial queries ends the attack."""
+        return True
+
+    def loss_for(self, targeted: bool) -> Loss:
+        """The loss that the search follows."""
+        raise NotImplementedError
+
+    def check(self, problems: Problems) -> None:
+        """Raise if the options do not fit the images."""
+        _, h, w = problems.shape
+        if self.pixels > h * w:
+            raise InputError(
+                f"pixels is {self.pixels}, but an image of {h} x {w} has {h * w}: choose fewer"
+            )
+
+    def start(self, problems: Problems, seed: int, restart: int) -> Search:
+        """Begin a search on ``problems``."""
+        raise NotImplementedError
+
+
+def require_integer(name: str, value: object, least: int) -> None:
+    """Raise unless ``value`` is an integer of at least ``least``."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InputError(f"{name} is {value!r}: it must be an integer of at least {least}")
+
+
+def require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Raise unless ``value`` is one of ``choices``."""
+    if value not in choices:
+        raise InputError(f"{name} is {value!r}: choose from {', '.join(choices)}")
+
+
+LossOption = Literal["auto", "ce", "margin", "logit-margin"]
+LOSS_OPTIONS = ("auto", *LOSSES)
+
+
+def choose_loss(option: LossOption, targeted: bool) -> Loss:
+    """The paper's choice for ``"auto"``: cross-entropy if targeted, else margin of softmax."""
+    if option == "auto":
+        return "ce" if targeted else "margin"
+    return option

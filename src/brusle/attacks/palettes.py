@@ -1,0 +1,56 @@
+"""Synthetic colour images x': the colour that a pixel gets if it is selected.
+
+The paper's appendix on synthetic images compares these. All colours are 8-bit levels, so that
+an adversarial image survives being saved as PNG.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from brusle import rng
+from brusle.problems import Problems, flatten_pixels
+
+Palette = Literal["binary", "uniform", "gaussian", "inverted", "image"]
+PALETTES: tuple[Palette, ...] = ("binary", "uniform", "gaussian", "inverted", "image")
+_TAG = 1 << 20  # far from the tags of the search
+
+
+def draw(palette: Palette, problems: Problems, stream: Tensor, colours: int = 1) -> Tensor:
+    """``(n, h * w * colours, c)``: the colours of each pixel, next to each other.
+
+    * ``"binary"``: each channel 0 or 1 with equal chance (the paper's proposal).
+    * ``"uniform"``: each channel uniform in [0, 1].
+    * ``"gaussian"``: each channel normal(0.5, 0.17), clipped to [0, 1].
+    * ``"inverted"``: each channel follows the histogram of that channel in 1 - x (the paper's
+      "maximizing dissimilarity").
+    * ``"image"``: the pixels of ``problems.starts``, such as an image of the target class.
+
+    Args:
+        palette: which of them.
+        problems: the images.
+        stream: ``(n,)`` random streams.
+        colours: how many colours a pixel may choose from (the paper studies 1, 2 and 4).
+    """
+    n, (c, h, w) = len(problems), problems.shape
+    count = h * w * colours
+    if palette == "image":
+        assert problems.starts is not None  # BruSLe.check has said so politely
+        return flatten_pixels(problems.starts)
+    if palette == "inverted":
+        flat = 1 - problems.flat_images
+        pixel = rng.bits(stream, 0, _TAG, count * c).long() % (h * w)
+        return _to_levels(flat.gather(1, pixel.view(n, count, c)))
+    u = rng.uniform(stream, 0, _TAG, count * c).view(n, count, c)
+    if palette == "binary":
+        return (u < 0.5).float()
+    if palette == "gaussian":
+        u = 0.5 + 0.17 * torch.special.ndtri(u.double())
+    return _to_levels(u)
+
+
+def _to_levels(colour: Tensor) -> Tensor:
+    return (colour * 255).round().clamp(0, 255).float() / 255

@@ -1,0 +1,145 @@
+"""``brusle attack``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from brusle.cli.options import search_options, victim_options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from brusle.results import AttackResult
+
+
+@click.command()
+@click.argument("image", type=click.Path(path_type=Path))
+@victim_options
+@click.option("--label", help="True class, by name or number. Default: what the victim sees.")
+@click.option("--target", help="Class to reach, by name or number. Default: any other class.")
+@click.option(
+    "--pixels",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Most pixels to change.",
+)
+@search_options(queries=500)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Adversarial PNG. Default: IMAGE-adversarial.png beside the image.",
+)
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also draw original, adversarial image and changed pixels side by side.",
+)
+def command(
+    image: Path,
+    victim: str,
+    device: str,
+    label: str | None,
+    target: str | None,
+    pixels: int,
+    spec: str,
+    queries: int,
+    seed: int,
+    as_json: bool,
+    out: Path | None,
+    picture: Path | None,
+) -> int:
+    """Attack one IMAGE file and write the adversarial PNG.
+
+    Exits with 1 if no adversarial image was found within the budget of pixels and queries.
+    """
+    import torch
+
+    from brusle.attacks import make
+    from brusle.cli import NOT_FOUND, VICTIM_FAILED
+    from brusle.data import read_image, save_image
+    from brusle.oracle import Oracle
+    from brusle.report.gallery import Example, class_name, count, gallery
+    from brusle.victims import load_victim
+
+    attack = make(spec, pixels, queries)
+    model = load_victim(victim, device)
+    names: Sequence[str] = getattr(model, "classes", None) or ()
+    aim = None if target is None else class_number(target, names)
+    truth = None if label is None else class_number(label, names)
+    original = read_image(image, getattr(model, "shape", None))
+    look = Oracle(model, problems=1, limit=0, batch_size=1)
+    if truth is None:
+        answers = look.ask(torch.zeros(1, dtype=torch.int64), original[None], "clean")
+        truth = int(answers.labels[0])
+    targets = None if aim is None else [aim]
+    result = attack(model, original[None], [truth], targets, seed=seed, device=device)
+    result.ledger.clean += look.ledger.clean
+
+    before = class_name(names, int(result.clean_labels[0]))
+    after = class_name(names, int(result.labels[0]))
+    found, changed, spent = bool(result.success[0]), int(result.pixels[0]), int(result.queries[0])
+    path = out or image.with_name(f"{image.stem}-adversarial.png")
+    if found:
+        save_image(result.images[0], path)
+        if picture is not None:
+            note = f"{count(changed, 'pixel')}, {count(spent, 'query')}"
+            example = Example(original, result.images[0], before, after, note)
+            gallery([example], picture, f"{image.name} and {victim}", columns=1)
+    if as_json:
+        click.echo(json.dumps(_as_json(result, names, path if found else None), indent=2))
+    elif found:
+        effort = f"{count(changed, 'pixel')} changed, {count(spent, 'query')}"
+        click.echo(f"{before} -> {after}: {effort}; verified, written to {path}")
+    else:
+        click.echo(_why_not(result, before, class_name(names, truth)))
+    if result.status[0] in ("error", "unverified"):
+        return VICTIM_FAILED
+    return 0 if found else NOT_FOUND
+
+
+def class_number(text: str, names: Sequence[str]) -> int:
+    """A class given by name or number."""
+    from brusle.errors import InputError
+
+    lowered = [name.lower() for name in names]
+    if text.lower() in lowered:
+        return lowered.index(text.lower())
+    if text.isdecimal():
+        return int(text)
+    known = f": known are {', '.join(names)}" if names else ": give its number"
+    raise InputError(f"unknown class {text!r}{known}")
+
+
+def _why_not(result: AttackResult, seen: str, truth: str) -> str:
+    if result.status[0] == "skipped":
+        return f"not attacked: the victim sees {seen}, which is not the given label {truth}"
+    if result.status[0] in ("error", "unverified"):
+        return f"{result.status[0]}: {result.errors[0]}"
+    limit = f"{result.attack.pixels} pixels and {result.attack.queries} queries"
+    return f"still {seen}: no adversarial image found within {limit}"
+
+
+def _as_json(result: AttackResult, names: Sequence[str], path: Path | None) -> dict[str, Any]:
+    from brusle.report.gallery import class_name
+
+    difference = (result.images[0] != result.problems.images[0]).any(0).nonzero().tolist()
+    levels = (result.images[0] * 255).round().int()
+    return {
+        "status": result.status[0],
+        "error": result.errors.get(0),
+        "before": class_name(names, int(result.clean_labels[0])),
+        "after": class_name(names, int(result.labels[0])),
+        "pixels": int(result.pixels[0]),
+        "queries": int(result.queries[0]),
+        "ledger": result.ledger.row(0),
+        "edits": [
+            {"row": row, "column": column, "colour": levels[:, row, column].tolist()}
+            for row, column in difference
+        ],
+        "out": None if path is None else str(path),
+    }

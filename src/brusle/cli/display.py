@@ -1,0 +1,69 @@
+"""Live progress: one bar per setting, with queries per second, success so far and time left."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import Progress as Bars
+
+from brusle.evaluation import Setting
+from brusle.loop import Progress
+
+
+class Display:
+    """Shows `evaluate`'s progress on a terminal; a context manager."""
+
+    def __init__(self, console: Console) -> None:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[text]}"),
+        )
+        self._bars = Bars(*columns, console=console)
+        self._tasks: dict[Setting, tuple[TaskID, float]] = {}
+        self._width = 0
+
+    def __enter__(self) -> Display:
+        self._bars.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bars.__exit__(kind, error, trace)
+
+    def update(self, setting: Setting, progress: Progress) -> None:
+        """Called by `evaluate` after every round."""
+        now = time.monotonic()
+        if setting not in self._tasks:
+            self._tasks[setting] = (self._bars.add_task(setting.title, text=""), now)
+        task, began = self._tasks[setting]
+        # work is counted in queries: images finish in bursts, queries do not
+        speed = progress.queries / max(now - began, 1e-9)
+        text = (
+            f"{progress.finished:>3}/{progress.total} images, {progress.successes} fooled, "
+            f"{_round(speed)} queries/s"
+        )
+        if progress.remaining:
+            # an upper bound: every success shortens it
+            text += f", at most {_clock(progress.remaining / max(speed, 1e-9))} left"
+        else:
+            text += f", took {_clock(now - began)}"
+        total = progress.queries + progress.remaining
+        self._bars.update(task, completed=progress.queries, total=total, text=text)
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds + 0.5), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+def _round(speed: float) -> str:
+    return f"{speed:.0f}" if speed >= 10 else f"{speed:.1f}"

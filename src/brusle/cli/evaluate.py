@@ -1,0 +1,137 @@
+"""``brusle evaluate``."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from brusle.cli.options import search_options, victim_options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from brusle.evaluation import Run
+
+
+@click.command()
+@victim_options
+@click.option(
+    "--data", default="sample", show_default=True, help="The images; see `brusle list data`."
+)
+@click.option(
+    "--goal",
+    "goals",
+    multiple=True,
+    type=click.Choice(["untargeted", "targeted"]),
+    help="Leave the true class, or reach a random other one. Repeat for both; both by default.",
+)
+@click.option(
+    "--pixels",
+    multiple=True,
+    type=click.IntRange(min=1),
+    help="Pixel budget; repeat for several. Default: 2 and 5 untargeted, 10 and 20 targeted.",
+)
+@search_options(queries=300)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Most images, evenly over the classes.",
+)
+@click.option("--batch-size", type=click.IntRange(min=1), help="Most images per model call.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Run folder. Default: runs/ and the time.",
+)
+def command(
+    victim: str,
+    device: str,
+    data: str,
+    goals: tuple[Literal["untargeted", "targeted"], ...],
+    pixels: tuple[int, ...],
+    spec: str,
+    queries: int,
+    seed: int,
+    as_json: bool,
+    limit: int,
+    batch_size: int | None,
+    out: Path | None,
+) -> int:
+    """Attack many images; print a table and write a run folder.
+
+    Without options this is the demo: the bundled CIFAR-10 ResNet-20 against BruSLe on 100 of the
+    bundled test images, untargeted and targeted. The run folder gets rows.csv and rows.json (a
+    row per image), run.json (settings, versions, summary), gallery.png, and every adversarial
+    image as PNG.
+    """
+    from rich.console import Console
+
+    from brusle.attacks import make
+    from brusle.cli.display import Display
+    from brusle.evaluation import DEFAULT_PIXELS, GOALS, evaluate
+
+    goals = goals or GOALS
+    attacks = {g: [make(spec, p, queries) for p in pixels or DEFAULT_PIXELS[g]] for g in goals}
+    console = Console(stderr=as_json)
+    with Display(console) as display:
+        run = evaluate(
+            victim,
+            data,
+            attacks,
+            goals,
+            out or Path("runs") / time.strftime("%Y%m%d-%H%M%S"),
+            limit=limit,
+            seed=seed,
+            batch_size=batch_size,
+            device=device,
+            on_progress=display.update,
+        )
+    return _show(run, console, as_json)
+
+
+def _show(run: Run, console: Console, as_json: bool) -> int:
+    """Print the table, write the gallery, and say where things are."""
+    from brusle.cli import VICTIM_FAILED
+    from brusle.report.gallery import gallery, run_examples
+    from brusle.report.tables import summary_table
+
+    assert run.folder is not None
+    console.print(summary_table(run))
+    examples = run_examples(run)
+    if examples:
+        gallery(examples, run.folder / "gallery.png", f"{run.victim} on {run.data.name}")
+    console.print(f"{run.seconds:.0f} s; rows, summary and pictures are in [bold]{run.folder}[/]")
+    if run.errors:
+        console.print(
+            f"[red]{run.errors} results cannot be counted[/] (victim failed, or a success did "
+            f"not pass verification): see the column error of rows.csv"
+        )
+    if as_json:
+        click.echo(json.dumps(_as_json(run), indent=2))
+    return VICTIM_FAILED if run.errors else 0
+
+
+def _as_json(run: Run) -> dict[str, Any]:
+    pairs = zip(run.settings, run.summaries(), strict=True)
+    settings = [
+        {
+            "goal": setting.goal,
+            "attack": type(setting.attack).__name__,
+            "pixels": setting.attack.pixels,
+            "queries": setting.attack.queries,
+            **summary.as_dict(),
+        }
+        for setting, summary in pairs
+    ]
+    return {
+        "victim": run.victim,
+        "data": run.data.name,
+        "out": str(run.folder),
+        "results": settings,
+    }

@@ -1,0 +1,50 @@
+"""``brusle list``."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+KINDS = ("attacks", "victims", "data")
+
+
+@click.command()
+@click.argument("kinds", nargs=-1, type=click.Choice(KINDS))
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def command(kinds: tuple[str, ...], as_json: bool) -> None:
+    """List attacks, victims and data by the names that options take."""
+    lists = {kind: _names(kind) for kind in kinds or KINDS}
+    if as_json:
+        click.echo(json.dumps(lists, indent=2))
+        return
+    for kind, names in lists.items():
+        click.secho(kind, bold=True)
+        width = max(map(len, names))
+        for name, summary in names.items():
+            click.echo(f"  {name:{width}}  {summary}")
+
+
+def _names(kind: str) -> dict[str, str]:
+    if kind == "attacks":
+        return _attacks()
+    if kind == "victims":
+        from brusle.victims import known_victims
+
+        return known_victims()
+    from brusle.data import known_data
+
+    return known_data()
+
+
+def _attacks() -> dict[str, str]:
+    from dataclasses import fields
+
+    from brusle.attacks import ATTACKS
+
+    lines = {}
+    for name, attack in ATTACKS.items():
+        options = [f for f in fields(attack) if f.name not in ("pixels", "queries")]
+        text = ", ".join(f"{f.name}={f.default}" for f in options)
+        lines[name] = f"{(attack.__doc__ or '').splitlines()[0]} Options: {text}"
+    return lines

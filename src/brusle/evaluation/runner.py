@@ -1,0 +1,264 @@
+"""Run several attacks on one victim and one data set, and keep everything in a run folder."""
+
+from __future__ import annotations
+
+import csv
+import json
+import platform
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+import brusle
+from brusle import rng
+from brusle.attacks.base import SparseAttack
+from brusle.data import Dataset, load, save_image
+from brusle.errors import DataError, InputError
+from brusle.evaluation.metrics import Summary
+from brusle.loop import Progress
+from brusle.oracle import Victim
+from brusle.results import AttackResult
+from brusle.victims import as_victim
+
+GoalName = Literal["untargeted", "targeted"]
+GOALS: tuple[GoalName, ...] = ("untargeted", "targeted")
+DEFAULT_PIXELS: dict[GoalName, tuple[int, ...]] = {"untargeted": (2, 5), "targeted": (10, 20)}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One line of the final table: an attack (with its budgets) and a goal."""
+
+    attack: SparseAttack
+    goal: GoalName
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{type(self.attack).__name__} {self.goal}, {self.attack.pixels} px"
+
+    @property
+    def slug(self) -> str:
+        """For file names."""
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower())
+
+
+@dataclass
+class Run:
+    """A finished evaluation.
+
+    Attributes:
+        victim: the name of the victim.
+        data: the images, as attacked.
+        settings: what was run.
+        results: one result for each setting.
+        folder: where it was written, if anywhere.
+        seconds: wall-clock time.
+    """
+
+    victim: str
+    data: Dataset
+    settings: list[Setting]
+    results: list[AttackResult]
+    folder: Path | None
+    seconds: float
+
+    @property
+    def errors(self) -> int:
+        """Images, over all settings, that the victim failed on or the check refused."""
+        return sum(len(result.errors) for result in self.results)
+
+    def summaries(self) -> list[Summary]:
+        """One summary for each setting, with the success rate at a few numbers of queries."""
+        return [Summary.of(r, checkpoints(r.attack.queries)) for r in self.results]
+
+    def rows(self) -> Iterable[dict[str, Any]]:
+        """One row for each image and setting."""
+        for setting, result in zip(self.settings, self.results, strict=True):
+            yield from result_rows(setting, result, self.data)
+
+
+def checkpoints(limit: int) -> tuple[int, ...]:
+    """Numbers of queries, up to the limit, at which tables give the success rate."""
+    marks = (10, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
+    return (*[q for q in marks if q < limit][-3:], limit)
+
+
+def evaluate(
+    victim: Any = "zoo:cifar10-resnet20",
+    data: str | Dataset | tuple[Any, Any] = "sample",
+    attacks: Sequence[SparseAttack] | Mapping[GoalName, Sequence[SparseAttack]] | None = None,
+    goal: GoalName | Sequence[GoalName] = GOALS,
+    out: str | Path | None = None,
+    *,
+    limit: int | None = None,
+    seed: int = 0,
+    batch_size: int | None = None,
+    device: str = "auto",
+    on_progress: Callable[[Setting, Progress], None] | None = None,
+) -> Run:
+    """Attack a victim on a data set and write a run folder.
+
+    Args:
+        victim: a name, an ``nn.Module`` that returns logits, or a victim.
+        data: a name, a `Dataset`, or a pair of images and labels.
+        attacks: attacks with their budgets, for each goal or for all; None is BruSLe with the
+            `DEFAULT_PIXELS` and 300 queries.
+        goal: ``"untargeted"``, ``"targeted"`` (one random other class per image), or both.
+        out: a new folder for rows, summary and adversarial images; nothing is written if None.
+        limit: most images, evenly over the classes.
+        seed: same seed, same result.
+        batch_size: most images in one call of the victim; None chooses by image size.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
+        on_progress: called after every round.
+    """
+    began = time.monotonic()
+    settings = _settings(attacks, (goal,) if isinstance(goal, str) else goal)
+    dataset = _dataset(data, limit)
+    folder = _new_folder(out)
+    target_victim = as_victim(victim, device)
+    results: list[AttackResult] = []
+    for setting in settings:
+        watch = None if on_progress is None else _watcher(on_progress, setting)
+        targets = _random_targets(dataset, seed) if setting.goal == "targeted" else None
+        result = setting.attack(
+            target_victim,
+            dataset.images,
+            dataset.labels,
+            targets,
+            seed=seed,
+            batch_size=batch_size,
+            device=device,
+            on_progress=watch,
+        )
+        results.append(result)
+        if folder is not None:
+            _write_images(folder / "adversarial" / setting.slug, result, dataset)
+    run = Run(target_victim.name, dataset, settings, results, folder, time.monotonic() - began)
+    if folder is not None:
+        _write(run, folder, target_victim, seed)
+    return run
+
+
+def _settings(
+    attacks: Sequence[SparseAttack] | Mapping[GoalName, Sequence[SparseAttack]] | None,
+    goals: Sequence[GoalName],
+) -> list[Setting]:
+    for goal in goals:
+        if goal not in GOALS:
+            raise InputError(f"goal is {goal!r}: choose from {', '.join(GOALS)}")
+    if attacks is None:
+        attacks = {g: [brusle.attacks.BruSLe(p, 300) for p in DEFAULT_PIXELS[g]] for g in goals}
+    if not isinstance(attacks, Mapping):
+        attacks = dict.fromkeys(goals, attacks)
+    return [Setting(attack, goal) for goal in goals for attack in attacks.get(goal, ())]
+
+
+def result_rows(setting: Setting, result: AttackResult, data: Dataset) -> Iterable[dict[str, Any]]:
+    """The per-image rows of one setting, for CSV and JSON."""
+    problems, pixels = result.problems, result.pixels.tolist()
+    for i in range(len(result)):
+        target = None if problems.targets is None else int(problems.targets[i])
+        yield {
+            "attack": type(result.attack).__name__,
+            "goal": setting.goal,
+            "pixel_budget": result.attack.pixels,
+            "query_limit": result.attack.queries,
+            "seed": result.seed,
+            "image": data.names[i],
+            "id": int(problems.ids[i]),
+            "label": int(problems.labels[i]),
+            "target": target,
+            "clean_label": int(result.clean_labels[i]),
+            "status": result.status[i],
+            "queries": int(result.queries[i]),
+            "pixels": pixels[i],
+            "final_label": int(result.labels[i]),
+            "loss": None if result.losses[i].isnan() else float(result.losses[i]),
+            **{f"queries_{name}": count for name, count in result.ledger.row(i).items()},
+            "error": result.errors.get(i, ""),
+        }
+
+
+def _dataset(data: str | Dataset | tuple[Any, Any], limit: int | None) -> Dataset:
+    if isinstance(data, str):
+        data = load(data)
+    elif not isinstance(data, Dataset):
+        images, labels = (torch.as_tensor(part) for part in data)
+        names = tuple(f"{i:05d}" for i in range(len(labels)))
+        data = Dataset("arrays", images, labels, (), names)
+    if limit is not None and limit < 1:
+        raise InputError(f"limit is {limit}: it must be at least 1")
+    return data if limit is None else data.balanced(limit)
+
+
+def _random_targets(data: Dataset, seed: int) -> Tensor:
+    """One other class for each image, a function of seed and image alone."""
+    classes = len(data.classes) or int(data.labels.max()) + 1
+    if classes < 2:
+        raise InputError("a targeted evaluation needs at least 2 classes in the data")
+    ids = torch.tensor([rng.content_id(image.numpy().tobytes()) for image in data.images])
+    shift = rng.bits(rng.streams(seed, ids), 0, 0, 1)[:, 0].long() % (classes - 1)
+    return (data.labels + 1 + shift) % classes
+
+
+def _watcher(
+    on_progress: Callable[[Setting, Progress], None], setting: Setting
+) -> Callable[[Progress], None]:
+    return lambda progress: on_progress(setting, progress)
+
+
+def _new_folder(out: str | Path | None) -> Path | None:
+    if out is None:
+        return None
+    folder = Path(out)
+    if (folder / "run.json").exists():
+        raise DataError(f"{folder} holds a finished run: choose another --out, or remove it")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"cannot make the run folder {folder}: {error.strerror}") from error
+    return folder
+
+
+def _write_images(folder: Path, result: AttackResult, data: Dataset) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    if data.images.shape[1] not in (1, 3, 4):  # no picture format has them
+        return
+    for i in result.success.nonzero()[:, 0].tolist():
+        save_image(result.images[i], folder / f"{data.names[i]}.png")
+
+
+def _write(run: Run, folder: Path, victim: Victim, seed: int) -> None:
+    rows = list(run.rows())
+    with (folder / "rows.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    (folder / "rows.json").write_text(json.dumps(rows, indent=1) + "\n")
+    settings = [
+        {"goal": s.goal, "attack": type(s.attack).__name__, "options": asdict(s.attack)} | numbers
+        for s, numbers in zip(
+            run.settings, ({"summary": x.as_dict()} for x in run.summaries()), strict=True
+        )
+    ]
+    about = {
+        "brusle": brusle.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "machine": platform.machine(),
+        "device": str(victim.device),
+        "victim": run.victim,
+        "data": run.data.name,
+        "images": len(run.data),
+        "seed": seed,
+        "seconds": round(run.seconds, 2),
+        "settings": settings,
+    }
+    (folder / "run.json").write_text(json.dumps(about, indent=2) + "\n")

@@ -1,0 +1,311 @@
+"""The one loop: propose images, receive scores, learn, propose again, for many images at once.
+
+An attack is only the part that proposes and learns (`Search`). Everything that all attacks need
+is here, once: the clean check, one model call per round for all live problems, stopping at
+success or at the limit, replacing finished problems by waiting ones so that the model's batch
+stays full (continuous batching), keeping the best image, and having successes verified.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from brusle.errors import VictimError
+from brusle.goals import Goal, Loss
+from brusle.oracle import Column, Oracle, Victim
+from brusle.problems import Edits, Problems
+from brusle.results import AttackResult, Status
+from brusle.verify import verify
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """What a search learns from one round; one entry per live problem.
+
+    Attributes:
+        loss: ``(n,)`` float64, lower is better; NaN where the victim failed.
+        reached: ``(n,)`` bool: the goal is reached.
+        scores: ``(n, classes)`` as the victim gave them.
+    """
+
+    loss: Tensor
+    reached: Tensor
+    scores: Tensor
+
+
+class Rows:
+    """A dataclass whose tensors have one entry per live problem along their first axis.
+
+    That is all the loop needs to know to drop finished problems and to let new ones in.
+    """
+
+    def keep(self, rows: Tensor) -> None:
+        """Go on with the problems ``rows`` only."""
+        for name, value in self._parts().items():
+            if isinstance(value, Tensor):
+                setattr(self, name, value[rows.to(value.device)])
+            else:
+                value.keep(rows)
+
+    def put(self, rows: Tensor, fresh: Rows) -> None:
+        """Let the problems of ``fresh`` take the places ``rows``."""
+        for name, value in self._parts().items():
+            other = getattr(fresh, name)
+            if isinstance(value, Tensor):
+                value[rows.to(value.device)] = other
+            else:
+                value.put(rows, other)
+
+    def _parts(self) -> dict[str, Tensor | Rows]:
+        values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        return {k: v for k, v in values.items() if isinstance(v, Tensor | Rows)}
+
+
+class Search(Rows):
+    """The state of an attack on many problems, and how it proposes and learns.
+
+    Subclasses are dataclasses (see `Rows`); what is not per problem goes into fields that are
+    not tensors.
+    """
+
+    def ask(self) -> Edits:
+        """Propose one candidate per live problem."""
+        raise NotImplementedError
+
+    def initial(self) -> Tensor:
+        """``(n,)`` bool: which of the candidates just asked belong to the initialisation."""
+        raise NotImplementedError
+
+    def tell(self, feedback: Feedback) -> None:
+        """Learn what the candidates just asked have scored."""
+        raise NotImplementedError
+
+
+class Attack(Protocol):
+    """What the loop needs of an attack."""
+
+    @property
+    def pixels(self) -> int: ...
+    @property
+    def queries(self) -> int: ...
+    @property
+    def returns_last(self) -> bool:
+        """Whether a failure returns the last candidate instead of the best."""
+
+    @property
+    def checks_initial(self) -> bool:
+        """Whether a success among the initial queries ends the attack."""
+
+    def loss_for(self, targeted: bool) -> Loss: ...
+    def check(self, problems: Problems) -> None: ...
+    def start(self, problems: Problems, seed: int, restart: int) -> Search: ...
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A snapshot for whoever watches; see ``on_progress`` of `run`.
+
+    Attributes:
+        finished: problems that are done.
+        total: all problems.
+        successes: problems whose goal was reached.
+        queries: queries that the attack has spent so far.
+        remaining: most queries that it can still spend.
+    """
+
+    finished: int
+    total: int
+    successes: int
+    queries: int
+    remaining: int
+
+
+@dataclass
+class _Live(Rows):
+    """The problems in the batch: their numbers, pixels, aims, and the best of each so far."""
+
+    search: Search
+    rows: Tensor  # on the CPU: numbers in the ledger and the result
+    images: Tensor
+    labels: Tensor
+    targets: Tensor | None
+    best_loss: Tensor
+    best_label: Tensor
+    best_index: Tensor
+    best_colour: Tensor
+
+    def remember(self, edits: Edits, loss: Tensor, labels: Tensor, which: Tensor) -> None:
+        """Take the candidates ``which`` as the best of their problems."""
+        self.best_loss = torch.where(which, loss, self.best_loss)
+        self.best_label = torch.where(which, labels, self.best_label)
+        self.best_index = torch.where(which[:, None], edits.index, self.best_index)
+        self.best_colour = torch.where(which[:, None, None], edits.colour, self.best_colour)
+
+
+def run(
+    attack: Attack,
+    victim: Victim,
+    problems: Problems,
+    *,
+    seed: int = 0,
+    restart: int = 0,
+    batch_size: int,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> AttackResult:
+    """Attack all ``problems``; the result does not depend on ``batch_size`` or their order.
+
+    That holds as far as the victim's own answers do not depend on the batch: floating-point
+    models may differ in the last bits, and a search may then take another turn.
+    """
+    began = time.monotonic()
+    attack.check(problems)
+    with torch.no_grad():
+        result = _Run(attack, victim, problems, seed, restart, batch_size, on_progress).result()
+    result.seconds = time.monotonic() - began
+    return result
+
+
+class _Run:
+    """One run of the loop; see `run`."""
+
+    def __init__(
+        self,
+        attack: Attack,
+        victim: Victim,
+        problems: Problems,
+        seed: int,
+        restart: int,
+        batch_size: int,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> None:
+        targeted = problems.targets is not None
+        self.attack, self.problems = attack, problems
+        self.seed, self.restart = seed, restart
+        self.device = victim.device
+        self.goal = Goal(targeted, attack.loss_for(targeted), victim.output)
+        self.oracle = Oracle(victim, len(problems), attack.queries, batch_size)
+        self.outcome = self._clean_pass()
+        status = enumerate(self.outcome.status)
+        self.waiting = torch.tensor([row for row, s in status if s == "failed"], dtype=torch.int64)
+        self.hits: list[int] = []
+        self.on_progress = on_progress
+
+    def result(self) -> AttackResult:
+        """Attack until nothing is waiting, then verify."""
+        live = self._begin(self.oracle.batch_size)
+        while len(live.rows):
+            finished = self._round(live)
+            if finished.any():
+                self._refill(live, finished)
+            if self.on_progress is not None:
+                self.on_progress(self._progress(live))
+        self.outcome.queries = self.oracle.ledger.attack
+        pixels, hits = self.attack.pixels, sorted(self.hits)
+        refused = verify(self.oracle, self.problems, self.outcome.images, hits, pixels)
+        for row in hits:
+            self.outcome.status[row] = "unverified" if row in refused else "success"
+        self.outcome.errors |= refused
+        return self.outcome
+
+    def _clean_pass(self) -> AttackResult:
+        """Ask for the clean images: what is wrong already is not attacked."""
+        problems, n = self.problems, len(self.problems)
+        answers = self.oracle.ask(torch.arange(n), problems.images, "clean")
+        if len(answers.errors) == n:
+            raise VictimError(f"no clean image could be classified: {answers.errors[0]}")
+        problems.check_classes(answers.scores.shape[1])
+        labels = answers.labels.cpu()
+        status: list[Status] = [
+            "failed" if right else "skipped" for right in (labels == problems.labels).tolist()
+        ]
+        for row in answers.errors:
+            status[row] = "error"
+            labels[row] = -1
+        return AttackResult(
+            problems,
+            self.attack,
+            self.seed,
+            status,
+            images=problems.images.clone(),
+            queries=torch.zeros(n, dtype=torch.int64),
+            labels=labels.clone(),
+            clean_labels=labels,
+            losses=torch.full((n,), torch.nan, dtype=torch.float64),
+            ledger=self.oracle.ledger,
+            errors=dict(answers.errors),
+        )
+
+    def _begin(self, count: int) -> _Live:
+        """Take up to ``count`` of the waiting problems and start a search on them."""
+        rows, self.waiting = self.waiting[:count], self.waiting[count:]
+        some = self.problems[rows].to(self.device)
+        images, pixels = some.flat_images, self.attack.pixels
+        return _Live(
+            self.attack.start(some, self.seed, self.restart),
+            rows,
+            images,
+            some.labels,
+            some.targets,
+            best_loss=torch.full_like(some.labels, torch.inf, dtype=torch.float64),
+            best_label=some.labels.clone(),
+            # no edits yet: pixels painted in their own colour
+            best_index=torch.arange(pixels, device=self.device).repeat(len(rows), 1),
+            best_colour=images[:, :pixels].clone(),
+        )
+
+    def _round(self, live: _Live) -> Tensor:
+        """One query for each live problem; return which of them are finished."""
+        edits = live.search.ask()
+        initial = live.search.initial()
+        images = edits.render(live.images, self.problems.shape)
+        columns: list[Column] = ["initial" if i else "search" for i in initial.tolist()]
+        answers = self.oracle.ask(live.rows, images, columns)
+        loss = self.goal.losses(answers.scores, live.labels, live.targets)
+        reached = self.goal.reached(answers.scores, live.labels, live.targets)
+        live.search.tell(Feedback(loss, reached, answers.scores))
+
+        if not self.attack.checks_initial:
+            reached &= ~initial
+        best = ~loss.isnan() if self.attack.returns_last else loss < live.best_loss
+        live.remember(edits, loss, answers.labels, best | reached)
+        success = reached.cpu()
+        self.hits += live.rows[success].tolist()
+        failed = torch.zeros_like(success)
+        for at, reason in answers.errors.items():
+            failed[at] = True
+            self.outcome.status[int(live.rows[at])] = "error"
+            self.outcome.errors[int(live.rows[at])] = reason
+        return success | failed | (self.oracle.ledger.attack[live.rows] >= self.attack.queries)
+
+    def _refill(self, live: _Live, finished: Tensor) -> None:
+        """Record finished problems; put waiting ones in their place, or close the gaps."""
+        slots = finished.nonzero()[:, 0]
+        done, at = live.rows[slots], slots.to(self.device)
+        best = Edits(live.best_index[at], live.best_colour[at])
+        self.outcome.images[done] = best.render(live.images[at], self.problems.shape).cpu()
+        self.outcome.labels[done] = live.best_label[at].cpu()
+        self.outcome.losses[done] = live.best_loss[at].cpu()
+        fresh = self._begin(len(slots))
+        joined = slots[: len(fresh.rows)]
+        if len(joined):
+            live.put(joined, fresh)
+            finished[joined] = False
+        if finished.any():
+            live.keep((~finished).nonzero()[:, 0])
+
+    def _progress(self, live: _Live) -> Progress:
+        spent = self.oracle.ledger.attack
+        unfinished = len(live.rows) + len(self.waiting)
+        return Progress(
+            finished=len(self.problems) - unfinished,
+            total=len(self.problems),
+            successes=len(self.hits),
+            queries=int(spent.sum()),
+            remaining=unfinished * self.attack.queries - int(spent[live.rows].sum()),
+        )

@@ -1,0 +1,191 @@
+"""The only caller of a victim while an attack runs, and the only place where queries are counted.
+
+A query is one image that the victim has answered. Images that were sent without a usable answer
+(the call raised, or the scores were NaN) are counted apart, as ``lost``: the attack learned
+nothing from them, but a victim that keeps its own books may have charged for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from brusle.errors import BrusleError, InputError, VictimError
+from brusle.goals import Output
+
+Column = Literal["clean", "initial", "search", "verify", "lost"]
+COLUMNS: tuple[Column, ...] = ("clean", "initial", "search", "verify", "lost")
+
+
+class Victim(Protocol):
+    """Anything that answers a batch of images with scores.
+
+    ``__call__`` takes ``(n, c, h, w)`` float32 in [0, 1] on ``device`` and returns
+    ``(n, classes)``, of the kind that ``output`` declares.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def output(self) -> Output: ...
+    @property
+    def device(self) -> torch.device: ...
+    def __call__(self, images: Tensor) -> Tensor: ...
+
+
+class BudgetError(BrusleError):
+    """An attack asked for more queries than it was given: a bug in that attack."""
+
+
+@dataclass
+class Ledger:
+    """Queries per problem, by what they were for. The budget covers ``initial + search``."""
+
+    clean: Tensor
+    initial: Tensor
+    search: Tensor
+    verify: Tensor
+    lost: Tensor
+
+    @classmethod
+    def empty(cls, problems: int) -> Ledger:
+        """A ledger of zeros."""
+        return cls(*(torch.zeros(problems, dtype=torch.int64) for _ in COLUMNS))
+
+    @property
+    def attack(self) -> Tensor:
+        """``(n,)`` queries that the attack itself has spent."""
+        return self.initial + self.search
+
+    @property
+    def total(self) -> Tensor:
+        """``(n,)`` answered queries of all kinds."""
+        return self.clean + self.attack + self.verify
+
+    def row(self, problem: int) -> dict[str, int]:
+        """One problem's entries by name."""
+        return {column: int(getattr(self, column)[problem]) for column in COLUMNS}
+
+
+@dataclass
+class Answers:
+    """What the victim said to one batch.
+
+    Attributes:
+        scores: ``(n, classes)``; NaN in the rows that have an error.
+        errors: position in the batch to the reason why it has no scores.
+    """
+
+    scores: Tensor
+    errors: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> Tensor:
+        """``(n,)`` predicted labels; meaningless in the rows that have an error."""
+        return self.scores.argmax(1)
+
+
+class Oracle:
+    """Puts images to a victim in batches, counts them, and refuses to exceed the budget.
+
+    Args:
+        victim: the model under test.
+        problems: how many problems there are; the ledger has a row for each.
+        limit: hard limit on ``initial + search`` queries of each problem.
+        batch_size: most images in one call of the victim.
+    """
+
+    def __init__(self, victim: Victim, problems: int, limit: int, batch_size: int) -> None:
+        if batch_size < 1:
+            raise InputError(f"batch_size is {batch_size}: it must be at least 1")
+        self.victim = victim
+        self.limit = limit
+        self.batch_size = batch_size
+        self.ledger = Ledger.empty(problems)
+        self.classes: int | None = None
+
+    def ask(self, rows: Tensor, images: Tensor, columns: Sequence[Column] | Column) -> Answers:
+        """Query ``images``, one for each problem in ``rows``.
+
+        Args:
+            rows: ``(n,)`` problem numbers, all different, on the CPU.
+            images: ``(n, c, h, w)``.
+            columns: what the queries are for, one for all or one each.
+        """
+        if isinstance(columns, str):
+            columns = [columns] * len(rows)
+        spending = torch.tensor([column in ("initial", "search") for column in columns])
+        over = spending & (self.ledger.attack[rows] >= self.limit)
+        if over.any():
+            problem = int(rows[over][0])
+            raise BudgetError(f"problem {problem} has spent its {self.limit} queries")
+        size = self.batch_size
+        batches = zip(torch.split(rows, size), torch.split(images, size), strict=True)
+        answers = _join([self._ask_some(*batch) for batch in batches])
+        for column in set(columns):
+            mine = [at for at, c in enumerate(columns) if c == column and at not in answers.errors]
+            getattr(self.ledger, column)[rows[mine]] += 1
+        return answers
+
+    def _ask_some(self, rows: Tensor, images: Tensor) -> Answers:
+        """One call; if it raises, halve until the guilty images are found."""
+        try:
+            scores = self.victim(images.to(self.victim.device))
+        except BrusleError:
+            raise
+        except torch.OutOfMemoryError as error:
+            raise VictimError(
+                f"{self.victim.name} ran out of memory on {len(rows)} images: give a smaller "
+                f"batch_size than {self.batch_size}"
+            ) from error
+        except Exception as error:
+            self.ledger.lost[rows] += 1
+            if len(rows) == 1:
+                reason = f"{type(error).__name__}: {error}".splitlines()[0]
+                blank = torch.full((1, self.classes or 0), torch.nan, device=self.victim.device)
+                return Answers(blank, {0: f"the victim raised {reason}"})
+            half = (len(rows) + 1) // 2
+            halves = zip(torch.split(rows, half), torch.split(images, half), strict=True)
+            return _join([self._ask_some(*part) for part in halves])
+        self._check_shape(scores, len(rows))
+        bad = (~scores.isfinite()).any(1)
+        if not bad.any():
+            return Answers(scores)
+        reason = "the victim answered NaN or infinite scores"
+        self.ledger.lost[rows[bad.cpu()]] += 1
+        scores = scores.masked_fill(bad[:, None], torch.nan)
+        return Answers(scores, {int(at): reason for at in bad.nonzero()[:, 0]})
+
+    def _check_shape(self, scores: Tensor, count: int) -> None:
+        if scores.dim() != 2 or scores.shape[0] != count or scores.shape[1] < 2:
+            raise VictimError(
+                f"{self.victim.name} answered {count} images with shape {tuple(scores.shape)}: "
+                f"scores must be ({count}, classes) with at least 2 classes"
+            )
+        if self.classes is None:
+            self.classes = scores.shape[1]
+        if scores.shape[1] != self.classes:
+            raise VictimError(
+                f"{self.victim.name} answered with {self.classes} classes before and "
+                f"{scores.shape[1]} now: the number of classes must not change"
+            )
+
+
+def _join(parts: list[Answers]) -> Answers:
+    """Answers to consecutive batches as one; where all of a batch failed, classes are unknown."""
+    if len(parts) == 1:
+        return parts[0]
+    classes = max(part.scores.shape[1] for part in parts)
+    scores: list[Tensor] = []
+    errors: dict[int, str] = {}
+    start = 0
+    for part in parts:
+        count, known = part.scores.shape
+        scores.append(part.scores if known else part.scores.new_full((count, classes), torch.nan))
+        errors |= {start + at: reason for at, reason in part.errors.items()}
+        start += count
+    return Answers(torch.cat(scores), errors)

@@ -1,0 +1,188 @@
+"""What is asked: images, their labels, and for targeted attacks the labels to reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from brusle.errors import InputError
+from brusle.rng import content_id
+
+
+@dataclass(frozen=True)
+class Problems:
+    """A batch of attack problems; one entry of each field per problem.
+
+    Build it with `Problems.make`, which checks everything that can be checked without the model.
+
+    Attributes:
+        images: ``(n, c, h, w)`` float32 in [0, 1], on the CPU.
+        labels: ``(n,)`` int64, the true labels.
+        targets: ``(n,)`` int64 labels to reach, or None for an untargeted attack.
+        ids: ``(n,)`` int64. Random numbers depend on them and not on the position in the batch.
+        starts: ``(n, c, h, w)`` starting images, for the attacks that want one.
+    """
+
+    images: Tensor
+    labels: Tensor
+    targets: Tensor | None
+    ids: Tensor
+    starts: Tensor | None = None
+
+    @classmethod
+    def make(
+        cls,
+        images: Any,
+        labels: Any,
+        targets: Any = None,
+        ids: Any = None,
+        starts: Any = None,
+    ) -> Problems:
+        """Check the user's arrays (torch or NumPy) and turn them into problems.
+
+        Ids default to a hash of image, label and target, so that the same image gets the same
+        random numbers alone, in a batch, and in any order.
+        """
+        images = _images(images, "images")
+        labels = _labels(labels, "labels", len(images))
+        if targets is not None:
+            targets = _labels(targets, "targets", len(images))
+            same = (targets == labels).nonzero()[:, 0]
+            if len(same):
+                raise InputError(
+                    f"the target of image {int(same[0])} equals its label "
+                    f"({int(labels[same[0]])}): choose another target"
+                )
+        if starts is not None:
+            starts = _images(starts, "starts")
+            if starts.shape != images.shape:
+                raise InputError(
+                    f"starts have shape {tuple(starts.shape)} but images {tuple(images.shape)}: "
+                    f"give one starting image of the same size per image"
+                )
+        if ids is None:
+            aims = labels[:, None] if targets is None else torch.stack([labels, targets], 1)
+            pairs = zip(images.numpy(), aims.numpy(), strict=True)
+            ids = [content_id(image.tobytes(), aim.tobytes()) for image, aim in pairs]
+        ids = _labels(ids, "ids", len(images), least=None)
+        return cls(images, labels, targets, ids, starts)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, rows: Tensor | list[int] | slice) -> Problems:
+        def pick(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else tensor[rows]
+
+        return Problems(
+            self.images[rows],
+            self.labels[rows],
+            pick(self.targets),
+            self.ids[rows],
+            pick(self.starts),
+        )
+
+    def to(self, device: torch.device) -> Problems:
+        """The same problems with all tensors on ``device``."""
+
+        def move(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else tensor.to(device)
+
+        images, labels, ids = (t.to(device) for t in (self.images, self.labels, self.ids))
+        return Problems(images, labels, move(self.targets), ids, move(self.starts))
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height, width."""
+        _, c, h, w = self.images.shape
+        return c, h, w
+
+    @property
+    def flat_images(self) -> Tensor:
+        """``(n, h * w, c)``: one row per pixel, the layout in which pixels are edited."""
+        return flatten_pixels(self.images)
+
+    def check_classes(self, classes: int) -> None:
+        """Raise if a label or target is not one of the victim's ``classes``."""
+        for name, values in (("label", self.labels), ("target", self.targets)):
+            if values is None:
+                continue
+            bad = ((values < 0) | (values >= classes)).nonzero()[:, 0]
+            if len(bad):
+                raise InputError(
+                    f"{name} {int(values[bad[0]])} of image {int(bad[0])} is out of range: the "
+                    f"victim has {classes} classes, so {name}s go from 0 to {classes - 1}"
+                )
+
+
+@dataclass(frozen=True)
+class Edits:
+    """One sparse candidate per problem: which pixels get which colours.
+
+    Attributes:
+        index: ``(n, k)`` int64 positions ``row * width + column``, all different in a row.
+        colour: ``(n, k, c)`` new values of those pixels.
+    """
+
+    index: Tensor
+    colour: Tensor
+
+    def __getitem__(self, rows: Tensor | int) -> Edits:
+        return Edits(self.index[rows], self.colour[rows])
+
+    def render(self, flat_images: Tensor, shape: tuple[int, int, int]) -> Tensor:
+        """Paint the edits on ``(n, h * w, c)`` images; return ``(n, c, h, w)``.
+
+        The result is a view in channels_last layout: no second copy for models that want it.
+        """
+        c, h, w = shape
+        painted = flat_images.scatter(1, self.index[:, :, None].expand(-1, -1, c), self.colour)
+        return painted.view(-1, h, w, c).permute(0, 3, 1, 2)
+
+
+def flatten_pixels(images: Tensor) -> Tensor:
+    """``(n, c, h, w)`` to ``(n, h * w, c)``."""
+    return images.flatten(2).transpose(1, 2).contiguous()
+
+
+def changed_pixels(a: Tensor, b: Tensor) -> Tensor:
+    """``(n,)``: in how many pixels, whatever the channel, two batches of images differ."""
+    return (a != b).any(dim=1).flatten(1).sum(dim=1)
+
+
+def _images(values: Any, name: str) -> Tensor:
+    images = torch.as_tensor(values).detach().cpu()
+    if images.dim() != 4 or min(images.shape) < 1:
+        raise InputError(
+            f"{name} have shape {tuple(images.shape)}: give (number, channels, height, width), "
+            f"for one image x[None]"
+        )
+    if not images.is_floating_point():
+        raise InputError(f"{name} have dtype {images.dtype}: give floats in [0, 1], as in x / 255")
+    images = images.float().contiguous()
+    low, high = images.aminmax()
+    if not (low >= 0 and high <= 1):  # also catches NaN
+        raise InputError(
+            f"{name} must lie in [0, 1] but reach from {float(low):g} to {float(high):g}: scale "
+            f"them, and put normalisation inside the model (brusle.victims.normalised)"
+        )
+    return images
+
+
+def _labels(values: Any, name: str, count: int, least: int | None = 0) -> Tensor:
+    labels = torch.as_tensor(values).detach().cpu()
+    if labels.dim() == 0:
+        labels = labels.expand(count)
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise InputError(f"{name} have dtype {labels.dtype}: give integers")
+    if labels.shape != (count,):
+        raise InputError(
+            f"{name} have shape {tuple(labels.shape)}: give one integer for each of {count} images"
+        )
+    labels = labels.long()
+    if least is not None and len(labels) and int(labels.min()) < least:
+        raise InputError(f"{name} must not be negative, but one is {int(labels.min())}")
+    return labels.contiguous()

@@ -1,0 +1,67 @@
+"""The final table, for a terminal."""
+
+from __future__ import annotations
+
+import math
+
+from rich import box
+from rich.table import Table
+
+from brusle.evaluation.metrics import Rate
+from brusle.evaluation.runner import Run
+
+
+def summary_table(run: Run) -> Table:
+    """One line per goal and budget; fits a terminal of 80 columns."""
+    table = Table(
+        title=f"{run.victim} on {run.data.name}",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    summaries = run.summaries()
+    marks = list(dict.fromkeys(q for s in summaries for q in s.asr_at))[-3:-1]
+    table.add_column("goal", no_wrap=True)
+    table.add_column("pixels\nused/max", justify="right", no_wrap=True)
+    for q in marks:
+        table.add_column(f"ASR %\n@{q}", justify="right", no_wrap=True)
+    table.add_column("ASR %\n\\[95 % CI]", justify="right", no_wrap=True)
+    table.add_column("robust %\n\\[95 % CI]", justify="right", no_wrap=True)
+    table.add_column("queries\nmedian", justify="right", no_wrap=True)
+    table.add_column("\nmean", justify="right", no_wrap=True)
+    for setting, s in zip(run.settings, summaries, strict=True):
+        table.add_row(
+            setting.goal,
+            f"{_number(s.mean_pixels, 1)}/{setting.attack.pixels}",
+            *(_number(100 * s.asr_at[q].value, 0) if q in s.asr_at else "" for q in marks),
+            f"[bold]{_percent(s.asr)}",
+            _percent(s.robust),
+            _number(s.median_queries, 0),
+            _number(s.mean_queries, 0),
+        )
+    limits = sorted({setting.attack.queries for setting in run.settings})
+    attacked = sorted({s.attacked for s in summaries})
+    table.caption = (
+        f"ASR: of the {_range(attacked)} images (out of {len(run.data)}) that the victim "
+        f"classifies correctly, the share that was fooled within {_range(limits)} queries. "
+        f"Robust accuracy: share of all images that are classified correctly to the end. In "
+        f"median and mean a failure counts as the limit."
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def _percent(rate: Rate) -> str:
+    """``61 [54, 68]``."""
+    if not rate.count:
+        return "-"
+    low, high = (f"{100 * end:.0f}" for end in rate.interval)
+    return f"{100 * rate.value:.0f} [dim]\\[{low}, {high}][/dim]"
+
+
+def _number(value: float, digits: int) -> str:
+    return "-" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def _range(numbers: list[int]) -> str:
+    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"

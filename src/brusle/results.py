@@ -1,0 +1,106 @@
+"""What an attack found, one entry per image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, overload
+
+import torch
+from torch import Tensor
+
+from brusle.oracle import Ledger
+from brusle.problems import Problems, changed_pixels
+
+Status = Literal["success", "failed", "skipped", "unverified", "error"]
+
+
+@dataclass
+class AttackResult:
+    """The outcome of one attack on many images.
+
+    A status is
+
+    * ``"success"``: the goal was reached, and the image passed the independent check;
+    * ``"failed"``: the query limit was spent without reaching the goal;
+    * ``"skipped"``: the victim did not classify the clean image correctly, so it was not attacked;
+    * ``"unverified"``: the attack reported a success that the check refused (see ``errors``);
+    * ``"error"``: the victim raised or answered nonsense (see ``errors``). Never "robust".
+
+    Attributes:
+        problems: the images, labels, targets and ids.
+        attack: the attack with its hyper-parameters.
+        seed: the seed.
+        status: one word per image.
+        images: ``(n, c, h, w)`` adversarial images; the best found where there was no success,
+            the clean ones where there was no attack.
+        queries: ``(n,)`` queries spent by the attack: up to and with the first success, the
+            limit where there was none, 0 where there was no attack.
+        labels: ``(n,)`` what the victim says to ``images``; -1 where it is not known.
+        clean_labels: ``(n,)`` what it says to the clean images; -1 where it is not known.
+        losses: ``(n,)`` loss of ``images``.
+        ledger: all queries by purpose.
+        errors: image number to reason, for the statuses "error" and "unverified".
+        seconds: wall-clock time.
+    """
+
+    problems: Problems
+    attack: Any
+    seed: int
+    status: list[Status]
+    images: Tensor
+    queries: Tensor
+    labels: Tensor
+    clean_labels: Tensor
+    losses: Tensor
+    ledger: Ledger
+    errors: dict[int, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.status)
+
+    @property
+    def success(self) -> Tensor:
+        """``(n,)`` bool: reached the goal and passed the check."""
+        return self._is("success")
+
+    @property
+    def pixels(self) -> Tensor:
+        """``(n,)`` how many pixels of ``images`` differ from the original."""
+        return changed_pixels(self.images, self.problems.images)
+
+    @property
+    def attacked(self) -> Tensor:
+        """``(n,)`` bool: the images that the attack success rate is taken over."""
+        return ~(self._is("skipped") | self._is("error"))
+
+    @overload
+    def asr(self, at: None = None) -> float: ...
+    @overload
+    def asr(self, at: Iterable[int]) -> dict[int, float]: ...
+    def asr(self, at: Iterable[int] | None = None) -> float | dict[int, float]:
+        """Attack success rate over the images that were classified correctly (the paper's).
+
+        Args:
+            at: numbers of queries; the result is then the rate within so many, for each.
+        """
+        count = int(self.attacked.sum())
+        if at is None:
+            return int(self.success.sum()) / count if count else float("nan")
+        hits = self.queries[self.success]
+        return {q: int((hits <= q).sum()) / count if count else float("nan") for q in at}
+
+    @property
+    def robust_accuracy(self) -> float:
+        """Share of all images without error that are classified correctly to the end."""
+        count = len(self) - int(self._is("error").sum())
+        return int(self._is("failed").sum()) / count if count else float("nan")
+
+    def _is(self, status: Status) -> Tensor:
+        return torch.tensor([s == status for s in self.status], dtype=torch.bool)
+
+    def __repr__(self) -> str:
+        counts = {s: self.status.count(s) for s in dict.fromkeys(self.status)}
+        text = ", ".join(f"{count} {status}" for status, count in counts.items())
+        return f"AttackResult({text}; asr {self.asr():.3f}; {self.attack!r}, seed {self.seed})"

@@ -1,0 +1,85 @@
+"""Random numbers as a pure function of (seed, problem id, restart, step, tag).
+
+There is no generator with a state that one image could advance for another: every number is a
+hash of its coordinates (SplitMix64, Steele et al., OOPSLA 2014, used as a counter-based
+generator). So a result cannot depend on the batch size, the order of the images, the number of
+workers or an interruption, and integer arithmetic gives the same bits on CPU and CUDA.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import Tensor
+
+_GAMMA = 0x9E3779B97F4A7C15 - (1 << 64)  # the golden ratio, as a signed 64-bit integer
+_MULTIPLY = (0xBF58476D1CE4E5B9 - (1 << 64), 0x94D049BB133111EB - (1 << 64))
+_SHIFT = (30, 27, 31)
+
+
+def mix(x: Tensor) -> Tensor:
+    """SplitMix64's finaliser of an int64 tensor: every input bit reaches every output bit."""
+    x, scratch = x.clone(), torch.empty_like(x)
+    for shift, factor in zip(_SHIFT, (*_MULTIPLY, 1), strict=True):
+        # torch shifts signed integers arithmetically; the mask makes it a logical shift
+        torch.bitwise_right_shift(x, shift, out=scratch)
+        x.bitwise_xor_(scratch.bitwise_and_((1 << (64 - shift)) - 1))
+        if factor != 1:
+            x.mul_(factor)
+    return x
+
+
+def content_id(*parts: bytes) -> int:
+    """A 63-bit id of an image and what is asked of it: the same wherever it stands."""
+    digest = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return int.from_bytes(digest.digest(), "little") >> 1
+
+
+def streams(seed: int, ids: Tensor, restart: int = 0) -> Tensor:
+    """One stream per problem, as an int64 key.
+
+    Args:
+        seed: the user's seed, any Python integer (taken modulo 2**64).
+        ids: ``(n,)`` int64 problem ids.
+        restart: number of the restart.
+    """
+    seed = (seed + (1 << 63)) % (1 << 64) - (1 << 63)
+    key = mix(torch.full_like(ids, seed) + _GAMMA)
+    key = mix((key ^ ids) + _GAMMA)
+    return mix((key ^ restart) + _GAMMA)
+
+
+def bits(stream: Tensor, step: Tensor | int, tag: int, count: int) -> Tensor:
+    """``(n, count)`` uniform integers below 2**31, as int32.
+
+    Args:
+        stream: ``(n,)`` keys from `streams`.
+        step: ``(n,)`` or one number: which query of the problem the numbers are for.
+        tag: tells apart several draws of one step.
+        count: how many numbers per problem.
+    """
+    key = mix(mix((stream ^ step) + _GAMMA) ^ tag)
+    words = (count + 1) // 2  # each 64-bit word is cut into two numbers
+    counter = torch.arange(1, words + 1, device=stream.device) * _GAMMA
+    halves = mix(key[:, None] + counter).view(torch.int32)[:, :count]
+    return halves & 0x7FFFFFFF
+
+
+def uniform(stream: Tensor, step: Tensor | int, tag: int, count: int) -> Tensor:
+    """``(n, count)`` float32 numbers in (0, 1]: never 0, and finely spaced near 0."""
+    return bits(stream, step, tag, count).float().add_(0.5).mul_(2.0**-31)
+
+
+def exponential(stream: Tensor, step: Tensor | int, tag: int, count: int) -> Tensor:
+    """``(n, count)`` float32 numbers from the exponential distribution of mean 1.
+
+    Divided by weights, the k smallest of them are a draw of k elements without replacement
+    with those weights (an exponential race).
+    """
+    # log1p keeps full precision for the small numbers, which are the ones that win a race;
+    # the clamp only catches the one value in 2**25 that rounds to infinity
+    race = uniform(stream, step, tag, count).neg_().log1p_().neg_()
+    return race.clamp_(max=64.0)

@@ -1,0 +1,183 @@
+"""Torch modules and plain functions as victims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from brusle.errors import InputError, VictimError
+from brusle.goals import Output
+
+Arrays = Literal["torch", "numpy"]
+
+
+@dataclass
+class TorchVictim:
+    """An ``nn.Module`` that takes images in [0, 1] and returns ``output``.
+
+    The module is put into evaluation mode and moved to ``device``; queries run in inference mode.
+
+    Attributes:
+        module: the model, normalisation included (see `normalised`).
+        output: what it returns, ``"logits"`` or ``"probabilities"``.
+        device: where it runs.
+        dtype: type of the numbers that it computes with.
+        channels_last: memory layout of images; quicker for most convolutional nets.
+        name: for messages and reports.
+        classes: names of the classes, if known.
+        shape: (channels, height, width) of its images, if fixed.
+    """
+
+    module: nn.Module
+    output: Output = "logits"
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    dtype: torch.dtype = torch.float32
+    channels_last: bool = True
+    name: str = "model"
+    classes: Sequence[str] | None = None
+    shape: tuple[int, int, int] | None = None
+
+    def __post_init__(self) -> None:
+        _check_output(self.output)
+        self.module.to(device=self.device, dtype=self.dtype).eval()
+        if self.channels_last:
+            self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Scores of ``(n, c, h, w)`` images."""
+        layout = torch.channels_last if self.channels_last else torch.contiguous_format
+        with torch.inference_mode():
+            images = images.to(self.device, self.dtype).contiguous(memory_format=layout)
+            scores = self.module(images)
+        if not isinstance(scores, Tensor):
+            raise VictimError(
+                f"{self.name} returned {type(scores).__name__}: wrap it so that it returns one "
+                f"tensor of scores"
+            )
+        return _check_kind(scores, self.output, self.name)
+
+
+@dataclass
+class FunctionVictim:
+    """A function from images to scores, on torch tensors or NumPy arrays.
+
+    Attributes:
+        function: takes ``(n, c, h, w)`` float32 in [0, 1], returns ``(n, classes)``.
+        output: what it returns. A function cannot be asked, so it must be said.
+        arrays: what it takes and returns, ``"torch"`` or ``"numpy"``.
+        device: where torch images are when the function gets them.
+        name: for messages and reports.
+        classes: names of the classes, if known.
+        shape: (channels, height, width) of its images, if fixed.
+    """
+
+    function: Callable[[Any], Any]
+    output: Output
+    arrays: Arrays = "torch"
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    name: str = "function"
+    classes: Sequence[str] | None = None
+    shape: tuple[int, int, int] | None = None
+
+    def __post_init__(self) -> None:
+        _check_output(self.output)
+        if self.arrays not in ("torch", "numpy"):
+            raise InputError(f"arrays is {self.arrays!r}: choose 'torch' or 'numpy'")
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Scores of ``(n, c, h, w)`` images."""
+        images = images.to(self.device, torch.float32).contiguous()
+        if self.arrays == "torch":
+            scores = self.function(images)
+        else:
+            scores = self.function(images.cpu().numpy())
+        try:
+            scores = torch.as_tensor(scores, device=self.device)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise VictimError(
+                f"{self.name} returned {type(scores).__name__}, which is no array of scores: "
+                f"return a ({len(images)}, classes) array of numbers"
+            ) from error
+        if not scores.is_floating_point():
+            scores = scores.double()
+        return _check_kind(scores.detach(), self.output, self.name)
+
+
+def wrap(
+    model: nn.Module | Callable[[Any], Any],
+    *,
+    output: Output,
+    arrays: Arrays = "torch",
+    device: torch.device | str = "cpu",
+    name: str | None = None,
+    classes: Sequence[str] | None = None,
+    shape: tuple[int, int, int] | None = None,
+) -> TorchVictim | FunctionVictim:
+    """Declare what a model or function gives, and get a victim.
+
+    Args:
+        model: an ``nn.Module``, or a function from images to scores.
+        output: ``"logits"`` or ``"probabilities"``.
+        arrays: what a function takes, ``"torch"`` or ``"numpy"``; modules take torch.
+        device: where it runs.
+        name: for messages and reports; the class or function name if None.
+        classes: names of the classes.
+        shape: (channels, height, width) of its images, if fixed.
+    """
+    if not callable(model):
+        raise InputError(f"{model!r} cannot be called: give an nn.Module or a function")
+    device = torch.device(device)
+    if isinstance(model, nn.Module):
+        label = name or type(model).__name__
+        return TorchVictim(model, output, device, name=label, classes=classes, shape=shape)
+    label = name or str(getattr(model, "__name__", type(model).__name__))
+    return FunctionVictim(model, output, arrays, device, label, classes, shape)
+
+
+def normalised(module: nn.Module, mean: Sequence[float], std: Sequence[float]) -> nn.Module:
+    """``module`` behind the normalisation (x - mean) / std per channel, for images in [0, 1]."""
+    if len(mean) != len(std) or not all(s > 0 for s in std):
+        raise InputError(f"mean {mean} and std {std} must be of one length and std above 0")
+    return nn.Sequential(_Normalise(mean, std), module)
+
+
+class _Normalise(nn.Module):
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
+        self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.mean) / self.std
+
+
+def _check_output(output: object) -> None:
+    if output not in ("logits", "probabilities"):
+        raise InputError(f"output is {output!r}: choose 'logits' or 'probabilities'")
+
+
+def _check_kind(scores: Tensor, output: Output, name: str) -> Tensor:
+    """Raise if scores are plainly not of the declared kind; wrong shapes are the oracle's."""
+    if scores.dim() != 2 or not bool(scores.isfinite().all()):
+        return scores
+    sums_to_one = (scores >= 0).all(1) & ((scores.sum(1) - 1).abs() < 1e-3)
+    if output == "probabilities" and not bool(sums_to_one.all()):
+        row = scores[~sums_to_one][0]
+        raise VictimError(
+            f"{name} is declared to give probabilities, but scores from {float(row.min()):g} to "
+            f"{float(row.max()):g} sum to {float(row.sum()):g}: declare output='logits'"
+        )
+    # one-hot rows may be logits of a rule-based model, anything finer cannot
+    if output == "logits" and bool((sums_to_one & (scores.amax(1) < 1)).all()):
+        raise VictimError(
+            f"{name} is declared to give logits, but its scores are probabilities: declare it "
+            f"with brusle.victims.wrap(model, output='probabilities')"
+        )
+    return scores

@@ -1,0 +1,37 @@
+"""Bundled classifiers: architecture, weights, and a card that says where they come from."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from torch import nn
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Names of the bundled models."""
+    cards = (entry.name for entry in files("brusle.zoo").joinpath("models").iterdir())
+    return tuple(sorted(name.removesuffix(".json") for name in cards if name.endswith(".json")))
+
+
+@cache
+def card(name: str) -> dict[str, Any]:
+    """The model card: data, recipe, seed, accuracy, and how to repeat it."""
+    text = files("brusle.zoo").joinpath("models", f"{name}.json").read_text()
+    result: dict[str, Any] = json.loads(text)
+    return result
+
+
+def load(name: str) -> nn.Module:
+    """The model called ``name`` with its weights, in evaluation mode, on the CPU."""
+    from safetensors.torch import load as load_tensors
+
+    from brusle.zoo.resnet import resnet20
+
+    model = resnet20(classes=len(card(name)["classes"]))
+    weights = files("brusle.zoo").joinpath("models", f"{name}.safetensors").read_bytes()
+    model.load_state_dict(load_tensors(weights))
+    return model.eval()
