@@ -78,6 +78,7 @@ def brusle(
     alpha_prior: float = 1.0,
     initial: int = 10,
     dissimilarity: bool = True,
+    synthetic: Floats | None = None,
 ) -> Result:
     """Attack one image by replacing `pixels` of its pixels.
 
@@ -94,6 +95,8 @@ def brusle(
         lambda_0: Initial changing rate; None for the paper's choice by goal and image size.
         alpha_prior: Concentration of the Dirichlet prior, at least 1 to keep weights positive.
         initial: Number of random masks tried first.
+        synthetic: The synthetic colour image; drawn here if None. A comparison of the reference
+            variant must hand in the other side's, since all its attacks share the one draw.
     """
     x = np.asarray(x, dtype=np.float64)
     shape = x.shape[1:]
@@ -106,8 +109,9 @@ def brusle(
         lambda_0 = 0.3 if target is None else 0.15 if small else 0.05
     reference = variant == "reference"
 
-    colours = np.random.default_rng(0) if reference else rng
-    synthetic = colours.integers(0, 2, size=x.shape).astype(np.float64)
+    if synthetic is None:
+        colours = np.random.default_rng(0) if reference else rng
+        synthetic = colours.integers(0, 2, size=x.shape).astype(np.float64)
     m = np.abs(x - synthetic).mean(axis=0) if dissimilarity else np.ones(shape)
 
     def evaluate(mask: Mask, spent: int) -> Result:

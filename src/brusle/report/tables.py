@@ -17,6 +17,7 @@ def summary_table(run: Run) -> Table:
         title=f"{run.victim} on {run.data.name}",
         title_justify="left",
         box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
         pad_edge=False,
     )
     summaries = run.summaries()

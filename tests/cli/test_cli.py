@@ -1,0 +1,132 @@
+"""The command line as a script sees it: standard output, standard error and exit code."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import brusle
+from brusle.data import load, read_image, save_image
+
+
+def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from brusle.cli import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("photos")
+    victim, data = brusle.load_victim("zoo:cifar10-resnet20"), load("sample")
+    right = (victim(data.images).argmax(1) == data.labels).nonzero()[:, 0].tolist()
+    save_image(data.images[right[0]], folder / "plane.png")
+    (folder / "broken.png").write_bytes(b"\x89PNG but no more")
+    return folder
+
+
+def test_help_names_every_command_and_the_exit_codes() -> None:
+    answer = run("--help")
+    assert answer.returncode == 0
+    for word in ("evaluate", "attack", "list", "Exit codes", "authorised"):
+        assert word in answer.stdout
+    assert "\b" not in answer.stdout
+
+
+def test_help_and_import_do_not_load_torch() -> None:
+    code = (
+        "import sys, brusle, brusle.cli\n"
+        "try: brusle.cli.cli(['--help'])\n"
+        "except SystemExit: pass\n"
+        "sys.exit('torch' in sys.modules or 'rich' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_attack_writes_a_verified_png(photos) -> None:
+    answer = run("attack", "plane.png", "--pixels", "30", "--json", cwd=photos)
+    assert answer.returncode == 0, answer.stderr
+    said = json.loads(answer.stdout)
+    assert said["status"] == "success"
+    assert said["before"] == "airplane" != said["after"]
+    assert said["ledger"]["clean"] == 2  # once for the label, once by the attack
+    before, after = read_image(photos / "plane.png"), read_image(photos / said["out"])
+    changed = (before != after).any(0).nonzero().tolist()
+    assert changed == [[e["row"], e["column"]] for e in said["edits"]]
+    assert len(changed) == said["pixels"] <= 30
+    victim = brusle.load_victim("zoo:cifar10-resnet20")
+    assert victim.classes[int(victim(after[None]).argmax())] == said["after"]
+
+
+def test_attack_to_a_target_and_with_a_picture(photos) -> None:
+    request = ("attack", "plane.png", "--target", "Ship", "--pixels", "60", "--queries", "1000")
+    answer = run(*request, "--out", "out.png", "--picture", "p.png", cwd=photos)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.startswith("airplane -> ship: ")
+    assert (photos / "out.png").exists()
+    assert (photos / "p.png").exists()
+
+
+def test_attack_that_finds_nothing_exits_with_1(photos) -> None:
+    request = ("attack", "plane.png", "--pixels", "1", "--queries", "1", "--target", "frog")
+    answer = run(*request, "--out", "none.png", cwd=photos)
+    assert answer.returncode == 1
+    assert answer.stdout == (
+        "still airplane: no adversarial image found within 1 pixels and 1 queries\n"
+    )
+    assert not (photos / "none.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("attack", "missing.png"), "error: cannot open missing.png: No such file or directory"),
+        (("attack", "broken.png"), "error: broken.png is no image that can be read"),
+        (("attack", "plane.png", "--target", "unicorn"), "error: unknown class 'unicorn': known"),
+        (("attack", "plane.png", "--target", "12"), "error: target 12 of image 0 is out of range"),
+        (("attack", "plane.png", "--target", "airplane"), "error: the target of image 0 equals"),
+        (("attack", "plane.png", "--pixels", "2000"), "error: pixels is 2000, but an image of 32"),
+        (("attack", "plane.png", "--pixels", "0"), "0 is not in the range x>=1"),
+        (("attack", "plane.png", "--victim", "zoo:x"), "error: unknown victim 'zoo:x': known are"),
+        (("attack", "plane.png", "--attack", "brusle:colors=2"), "did you mean 'colours'?"),
+        (("attack", "plane.png", "--attack", "bruslee"), "did you mean 'brusle'?"),
+        (("attack", "plane.png", "--attack", "brusle:z"), "write z=VALUE"),
+        (("attack", "plane.png", "--device", "abacus"), "error: device 'abacus' cannot be used"),
+        (("evaluate", "--queries", "0"), "0 is not in the range x>=1"),
+        (("evaluate", "--data", "nothing"), "error: unknown data 'nothing': known are sample"),
+        (("evaluate", "--frobnicate"), "No such option"),
+        (("frobnicate",), "No such command"),
+    ],
+)
+def test_bad_requests_get_one_line_and_exit_code_2(photos, arguments, message) -> None:
+    answer = run(*arguments, cwd=photos)
+    assert answer.returncode == 2
+    assert message in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert answer.stdout == ""
+    if message.startswith("error: "):
+        assert answer.stderr.count("\n") == 1
+
+
+def test_evaluate_prints_a_table_and_writes_a_run_folder(tmp_path) -> None:
+    options = ("--limit", "10", "--queries", "20", "--pixels", "8", "--json", "--out", "run")
+    answer = run("evaluate", *options, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    said = json.loads(answer.stdout)
+    assert [r["goal"] for r in said["results"]] == ["untargeted", "targeted"]
+    assert all(r["images"] == 10 for r in said["results"])
+    assert {p.name for p in (tmp_path / "run").iterdir()} == {
+        "adversarial", "gallery.png", "rows.csv", "rows.json", "run.json",
+    }  # fmt: skip
+    assert "robust %" in answer.stderr  # the table goes to people
+    lines = answer.stderr.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "…" not in answer.stderr  # nothing was cut at 80 columns
+
+
+def test_list_as_json() -> None:
+    said = json.loads(run("list", "--json").stdout)
+    assert set(said) == {"attacks", "victims", "data"}
+    assert "zoo:cifar10-resnet20" in said["victims"]
+    assert "palette=binary" in said["attacks"]["brusle"]

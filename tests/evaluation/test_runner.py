@@ -1,0 +1,80 @@
+import csv
+import json
+
+import pytest
+import torch
+from models import integer_model, own_labels, random_images
+from PIL import Image
+
+import brusle
+from brusle.attacks import BruSLe
+from brusle.errors import DataError, InputError
+from brusle.evaluation.runner import checkpoints
+
+SHAPE = (3, 12, 12)
+
+
+def small_run(out, **options) -> tuple[brusle.evaluation.Run, torch.Tensor]:
+    model = integer_model(SHAPE, 5)
+    images = random_images(20, SHAPE)
+    data = (images, own_labels(model, images))
+    return brusle.evaluate(model.victim(), data, [BruSLe(3, 30)], out=out, **options), images
+
+
+def test_the_run_folder_holds_what_the_result_says(tmp_path) -> None:
+    run, images = small_run(tmp_path / "run")
+    rows = list(csv.DictReader((tmp_path / "run" / "rows.csv").open()))
+    assert rows == [
+        {k: "" if v is None else str(v) for k, v in row.items()}
+        for row in json.loads((tmp_path / "run" / "rows.json").read_text())
+    ]
+    assert len(rows) == 40
+    assert {row["goal"] for row in rows} == {"untargeted", "targeted"}
+    about = json.loads((tmp_path / "run" / "run.json").read_text())
+    for setting, result in zip(about["settings"], run.results, strict=True):
+        mine = [row for row in rows if row["goal"] == setting["goal"]]
+        assert setting["summary"]["asr"]["hits"] == sum(r["status"] == "success" for r in mine)
+        assert [int(r["queries"]) for r in mine] == result.queries.tolist()
+        assert setting["options"]["pixels"] == 3
+    # adversarial images on disk differ from the originals in the pixels that the row says
+    for folder, result in zip(("untargeted", "targeted"), run.results, strict=True):
+        files = sorted((tmp_path / "run" / "adversarial" / f"brusle-{folder}-3-px").glob("*.png"))
+        assert len(files) == int(result.success.sum()) > 0
+        for file in files:
+            i = int(file.stem)
+            saved = torch.tensor(list(Image.open(file).tobytes())).view(12, 12, 3).permute(2, 0, 1)
+            changed = (saved != (images[i] * 255).round()).any(0).sum()
+            assert int(changed) == int(result.pixels[i])
+
+
+def test_targets_depend_on_seed_and_image_only(tmp_path) -> None:
+    first, _ = small_run(None, goal="targeted", seed=1)
+    again, _ = small_run(None, goal="targeted", seed=1, batch_size=3)
+    other, _ = small_run(None, goal="targeted", seed=2)
+    targets = [run.results[0].problems.targets.tolist() for run in (first, again, other)]
+    assert targets[0] == targets[1] != targets[2]
+    assert list(first.rows()) == list(again.rows())
+
+
+def test_a_finished_run_is_not_overwritten(tmp_path) -> None:
+    small_run(tmp_path / "run", goal="untargeted")
+    before = (tmp_path / "run" / "rows.csv").read_text()
+    with pytest.raises(DataError, match="holds a finished run"):
+        small_run(tmp_path / "run")
+    assert (tmp_path / "run" / "rows.csv").read_text() == before
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot make the run folder"):
+        small_run(tmp_path / "file" / "run")
+
+
+def test_bad_requests() -> None:
+    with pytest.raises(InputError, match="choose from untargeted, targeted"):
+        brusle.evaluate(goal="sideways")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="limit is 0"):
+        brusle.evaluate(limit=0)
+
+
+def test_checkpoints_end_at_the_limit() -> None:
+    assert checkpoints(300) == (50, 100, 200, 300)
+    assert checkpoints(5) == (5,)
+    assert checkpoints(500) == (50, 100, 200, 500)

@@ -1,0 +1,41 @@
+import numpy as np
+import torch
+from PIL import Image
+
+from brusle.report.gallery import Example, count, gallery, perturbation
+
+
+def test_perturbation_shows_the_new_colours_where_they_are() -> None:
+    before = torch.full((3, 32, 32), 0.5)
+    after = before.clone()
+    after[:, 10, 20] = torch.tensor([1.0, 0.0, 0.0])
+    panel = np.asarray(perturbation(before, after))
+    scale = panel.shape[0] // 32
+    middle = panel[10 * scale + scale // 2, 20 * scale + scale // 2]
+    assert middle.tolist() == [255, 0, 0]
+    strong = (panel.max(2).astype(int) - panel.min(2)) > 100
+    assert 0 < strong.sum() <= scale * scale  # nothing else is coloured
+
+
+def test_a_pixel_of_a_large_image_is_enlarged() -> None:
+    before = torch.zeros(3, 400, 200)
+    after = before.clone()
+    after[1, 399, 199] = 1
+    panel = np.asarray(perturbation(before, after))
+    assert panel.shape == (192, 96, 3)  # not stretched
+    assert (panel[:, :, 1] == 255).sum() >= 1
+
+
+def test_gallery_has_a_place_for_every_example(tmp_path) -> None:
+    image = torch.rand(1, 9, 9)
+    examples = [Example(image, 1 - image, "one", "seven", "a note")] * 5
+    gallery(examples, tmp_path / "two.png", "title")
+    gallery(examples, tmp_path / "one.png", "title", columns=1)
+    two, one = (Image.open(tmp_path / f"{n}.png").size for n in ("two", "one"))
+    assert two[0] > one[0]
+    assert one[1] - 56 - 12 == 5 * (two[1] - 56 - 12) // 3
+
+
+def test_count() -> None:
+    assert [count(n, "query") for n in (0, 1, 2)] == ["0 queries", "1 query", "2 queries"]
+    assert count(2, "pixel") == "2 pixels"

@@ -1,0 +1,72 @@
+import torch
+
+from brusle import rng
+
+IDS = torch.arange(50)
+
+
+def test_mix_is_splitmix64() -> None:
+    # first outputs of the published generator for seed 0, as signed integers
+    published = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    gamma = 0x9E3779B97F4A7C15
+    states = [(gamma * (i + 1)) % 2**64 for i in range(3)]
+    signed = torch.tensor([s - 2**64 if s >= 2**63 else s for s in states])
+    assert [x % 2**64 for x in rng.mix(signed).tolist()] == published
+
+
+def test_numbers_depend_on_coordinates_and_nothing_else() -> None:
+    whole = rng.uniform(rng.streams(7, IDS), torch.arange(50), 3, 101)
+    order = torch.randperm(50, generator=torch.Generator().manual_seed(1))
+    part = rng.uniform(rng.streams(7, IDS[order[:9]]), order[:9], 3, 101)
+    assert torch.equal(whole[order[:9]], part)
+    # a shorter draw is the beginning of a longer one
+    assert torch.equal(whole[:, :40], rng.uniform(rng.streams(7, IDS), torch.arange(50), 3, 40))
+
+
+def test_every_coordinate_matters() -> None:
+    base = rng.bits(rng.streams(7, IDS[:1]), 4, 3, 64)
+    others = [
+        rng.bits(rng.streams(8, IDS[:1]), 4, 3, 64),
+        rng.bits(rng.streams(7, IDS[1:2]), 4, 3, 64),
+        rng.bits(rng.streams(7, IDS[:1], restart=1), 4, 3, 64),
+        rng.bits(rng.streams(7, IDS[:1]), 5, 3, 64),
+        rng.bits(rng.streams(7, IDS[:1]), 4, 2, 64),
+    ]
+    for other in others:
+        assert (base == other).sum() == 0
+    assert torch.equal(rng.streams(-1, IDS), rng.streams(2**64 - 1, IDS))
+
+
+def test_uniform_and_exponential_have_their_moments() -> None:
+    u = rng.uniform(rng.streams(0, IDS), 0, 0, 40_000).double()
+    n = u.numel()
+    assert u.min() > 0 and u.max() <= 1
+    assert abs(u.mean() - 1 / 2) < 4 * (1 / 12 / n) ** 0.5
+    assert abs(u.var() - 1 / 12) < 4 * (1 / 180 / n) ** 0.5
+    # neighbours, streams and steps are uncorrelated
+    flat = u - 0.5
+    for a, b in ((flat[:, 1:], flat[:, :-1]), (flat[1:], flat[:-1])):
+        assert abs((a * b).mean()) * 12 < 4 / n**0.5
+    e = rng.exponential(rng.streams(0, IDS), 0, 0, 40_000).double()
+    assert e.isfinite().all() and e.min() > 0
+    assert abs(e.mean() - 1) < 4 / n**0.5
+    assert abs((e > 3).double().mean() - torch.tensor(-3.0).exp()) < 4 * (0.05 * 0.95 / n) ** 0.5
+
+
+def test_exponential_race_draws_by_weight() -> None:
+    weights = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    e = rng.exponential(rng.streams(3, torch.arange(60_000)), 0, 0, 4) / weights
+    first, second = e.topk(2, largest=False).indices.unbind(1)
+    n = len(e)
+    for i in range(4):
+        p = float(weights[i]) / 10
+        assert abs((first == i).double().mean() - p) < 4 * (p * (1 - p) / n) ** 0.5
+    # without replacement: the second follows the weights that are left
+    given = second[first == 3]
+    p = 3 / 6
+    assert abs((given == 2).double().mean() - p) < 4 * (p * (1 - p) / len(given)) ** 0.5
+
+
+def test_content_id_separates_parts() -> None:
+    assert rng.content_id(b"ab", b"c") != rng.content_id(b"a", b"bc")
+    assert 0 <= rng.content_id(b"x") < 2**63
