@@ -114,8 +114,8 @@ def test_evaluate_prints_a_table_and_writes_a_run_folder(tmp_path) -> None:
     answer = run("evaluate", *options, cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
     said = json.loads(answer.stdout)
-    assert [r["goal"] for r in said["results"]] == ["untargeted", "targeted"]
-    assert all(r["images"] == 10 for r in said["results"])
+    assert [s["goal"] for s in said["settings"]] == ["untargeted", "targeted"]
+    assert all(s["summary"]["images"] == 10 for s in said["settings"])
     assert {p.name for p in (tmp_path / "run").iterdir()} == {
         "adversarial", "gallery.png", "rows.csv", "rows.json", "run.json",
     }  # fmt: skip

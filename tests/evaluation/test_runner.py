@@ -59,7 +59,7 @@ def test_targets_depend_on_seed_and_image_only(tmp_path) -> None:
 def test_a_finished_run_is_not_overwritten(tmp_path) -> None:
     small_run(tmp_path / "run", goal="untargeted")
     before = (tmp_path / "run" / "rows.csv").read_text()
-    with pytest.raises(DataError, match="holds a finished run"):
+    with pytest.raises(DataError, match="holds a run already"):
         small_run(tmp_path / "run")
     assert (tmp_path / "run" / "rows.csv").read_text() == before
     (tmp_path / "file").write_text("")

