@@ -215,12 +215,13 @@ def test_nan_scores_are_an_error_of_that_image_only(name) -> None:
 @pytest.mark.parametrize(
     ("budget", "expected"), [(1, "failed"), (3, "failed"), (4, "success"), (6, "success")]
 )
-def test_known_optimum_of_an_additive_model(name, budget, expected) -> None:
+@goals
+def test_known_optimum_of_an_additive_model(name, targeted, budget, expected) -> None:
     # 8 + 7 + 6 = 21 is not enough, 8 + 7 + 6 + 4 = 25 is: four pixels are needed
     model = additive_model([8, 7, 6, 5, 4, 3, 2, 1, 1, 1], threshold=25, shape=(6, 6))
     images = grey_images(12, (6, 6))
     attack = ATTACKS[name](budget, 1500)
-    result = attack(model.victim(), images, [0] * 12, ids=range(12))
+    result = attack(model.victim(), images, 0, 1 if targeted else None, ids=range(12))
     assert result.status == [expected] * 12
     if expected == "success":
         assert int(result.pixels.min()) >= 4

@@ -291,9 +291,9 @@ class _Run:
         self.outcome.images[done] = best.render(live.images[at], self.problems.shape).cpu()
         self.outcome.labels[done] = live.best_label[at].cpu()
         self.outcome.losses[done] = live.best_loss[at].cpu()
-        fresh = self._begin(len(slots))
-        joined = slots[: len(fresh.rows)]
-        if len(joined):
+        if len(self.waiting):
+            fresh = self._begin(len(slots))
+            joined = slots[: len(fresh.rows)]
             live.put(joined, fresh)
             finished[joined] = False
         if finished.any():

@@ -95,7 +95,7 @@ def test_schedules_start_near_lambda_0_and_do_not_grow(schedule) -> None:
     assert len(moves) == 501
     assert moves[0] in (5, 6) and min(moves) >= 1
     # floor(lambda B), never fewer than one
-    assert moves == [max(1, math.floor(r * 20)) for r in rates]
+    assert list(moves) == [max(1, math.floor(r * 20)) for r in rates]
 
 
 @pytest.mark.parametrize(

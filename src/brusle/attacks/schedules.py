@@ -6,6 +6,7 @@ All schedules are functions of q, the number of queries spent before the round.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Literal
 
 Schedule = Literal["power-step", "step-decay", "cosine", "constant"]
@@ -30,13 +31,14 @@ def changing_rate(
     return lambda_0
 
 
+@lru_cache(maxsize=32)
 def removals(
     schedule: Schedule, limit: int, pixels: int, lambda_0: float, m1: float, m2: float
-) -> list[int]:
+) -> tuple[int, ...]:
     """How many pixels to replace after 0, 1, ..., ``limit`` queries: at least 1, at most all.
 
     The paper keeps b = ceil((1 - lambda) B) pixels, which lets small budgets stall with no pixel
     to replace; the authors' code replaces floor(lambda B), at least 1, as we do.
     """
     rates = [changing_rate(schedule, q, limit, lambda_0, m1, m2) for q in range(limit + 1)]
-    return [min(pixels, max(1, math.floor(rate * pixels))) for rate in rates]
+    return tuple(min(pixels, max(1, math.floor(rate * pixels))) for rate in rates)
