@@ -22,6 +22,7 @@ def photos(tmp_path_factory) -> Path:
     victim, data = brusle.load_victim("zoo:cifar10-resnet20"), load("sample")
     right = (victim(data.images).argmax(1) == data.labels).nonzero()[:, 0].tolist()
     save_image(data.images[right[0]], folder / "plane.png")
+    save_image(data.images[100], folder / "other.png")
     (folder / "broken.png").write_bytes(b"\x89PNG but no more")
     return folder
 
@@ -66,6 +67,16 @@ def test_attack_to_a_target_and_with_a_picture(photos) -> None:
     assert answer.stdout.startswith("airplane -> ship: ")
     assert (photos / "out.png").exists()
     assert (photos / "p.png").exists()
+
+
+def test_attack_with_the_colours_of_another_image(photos) -> None:
+    request = ("attack", "plane.png", "--attack", "brusle:palette=image", "--pixels", "400")
+    answer = run(*request, "--start", "other.png", "--json", cwd=photos)
+    assert answer.returncode == 0, answer.stderr
+    other = (read_image(photos / "other.png") * 255).round()
+    for edit in json.loads(answer.stdout)["edits"]:
+        assert edit["colour"] == other[:, edit["row"], edit["column"]].tolist()
+    assert "brusle attack --start FILE" in run(*request, cwd=photos).stderr
 
 
 def test_attack_that_finds_nothing_exits_with_1(photos) -> None:

@@ -119,7 +119,10 @@ class BruSLe(SparseAttack):
         """Raise if the options do not fit the images."""
         super().check(problems)
         if self.palette == "image" and problems.starts is None:
-            raise InputError("palette 'image' needs the image: give starts=, one per image")
+            raise InputError(
+                "palette 'image' needs the image: give starts=, one per image (on the command "
+                "line, brusle attack --start FILE)"
+            )
 
     def changing_rate_0(self, targeted: bool, pixels: int) -> float:
         """lambda_0 as given, or the paper's for the goal and the number of pixels."""

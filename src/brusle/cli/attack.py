@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 )
 @search_options(queries=500)
 @click.option(
+    "--start",
+    type=click.Path(path_type=Path),
+    help="Image that the colours come from, with --attack brusle:palette=image.",
+)
+@click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Adversarial PNG. Default: IMAGE-adversarial.png beside the image.",
@@ -50,6 +55,7 @@ def command(
     queries: int,
     seed: int,
     as_json: bool,
+    start: Path | None,
     out: Path | None,
     picture: Path | None,
 ) -> int:
@@ -71,13 +77,17 @@ def command(
     names: Sequence[str] = getattr(model, "classes", None) or ()
     aim = None if target is None else class_number(target, names)
     truth = None if label is None else class_number(label, names)
-    original = read_image(image, getattr(model, "shape", None))
+    shape = getattr(model, "shape", None)
+    original = read_image(image, shape)
+    starts = None if start is None else read_image(start, shape)[None]
     look = Oracle(model, problems=1, limit=0, batch_size=1)
     if truth is None:
         answers = look.ask(torch.zeros(1, dtype=torch.int64), original[None], "clean")
         truth = int(answers.labels[0])
     targets = None if aim is None else [aim]
-    result = attack(model, original[None], [truth], targets, seed=seed, device=device)
+    result = attack(
+        model, original[None], [truth], targets, seed=seed, device=device, starts=starts
+    )
     result.ledger.clean += look.ledger.clean
 
     before = class_name(names, int(result.clean_labels[0]))
