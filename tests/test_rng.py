@@ -56,7 +56,7 @@ def test_uniform_and_exponential_have_their_moments() -> None:
 def test_exponential_race_draws_by_weight() -> None:
     weights = torch.tensor([1.0, 2.0, 3.0, 4.0])
     e = rng.exponential(rng.streams(3, torch.arange(60_000)), 0, 0, 4) / weights
-    first, second = e.topk(2, largest=False).indices.unbind(1)
+    first, second = rng.winners(e, 2).unbind(1)
     n = len(e)
     for i in range(4):
         p = float(weights[i]) / 10
@@ -65,6 +65,17 @@ def test_exponential_race_draws_by_weight() -> None:
     given = second[first == 3]
     p = 3 / 6
     assert abs((given == 2).double().mean() - p) < 4 * (p * (1 - p) / len(given)) ** 0.5
+
+
+def test_ties_of_a_race_do_not_depend_on_how_many_win() -> None:
+    generator = torch.Generator().manual_seed(0)
+    race = torch.randint(0, 40, (300, 200), generator=generator).float()
+    race[::3, 50:] = torch.inf
+    expected = torch.tensor(
+        [sorted(range(200), key=lambda i, row=row: (row[i], i)) for row in race.tolist()]
+    )
+    for count in (1, 2, 30, 199, 200):
+        assert torch.equal(rng.winners(race, count), expected[:, :count])
 
 
 def test_content_id_separates_parts() -> None:

@@ -76,10 +76,23 @@ def uniform(stream: Tensor, step: Tensor | int, tag: int, count: int) -> Tensor:
 def exponential(stream: Tensor, step: Tensor | int, tag: int, count: int) -> Tensor:
     """``(n, count)`` float32 numbers from the exponential distribution of mean 1.
 
-    Divided by weights, the k smallest of them are a draw of k elements without replacement
-    with those weights (an exponential race).
+    Divided by weights they are an exponential race: its first k `winners` are a draw of k elements
+    without replacement with those weights.
     """
     # log1p keeps full precision for the small numbers, which are the ones that win a race;
     # the clamp only catches the one value in 2**25 that rounds to infinity
     race = uniform(stream, step, tag, count).neg_().log1p_().neg_()
     return race.clamp_(max=64.0)
+
+
+def winners(race: Tensor, count: int) -> Tensor:
+    """``(n, count)`` positions of the smallest numbers of each row, smallest first.
+
+    Ties go to the lower position. `torch.topk` alone leaves them to chance, and a result could
+    then depend on ``count``, which is shared by the rows of a batch.
+    """
+    values, index = race.topk(min(count + 1, race.shape[1]), largest=False)
+    tied = (values[:, 1:] == values[:, :-1]).any(1)
+    if bool(tied.any()):
+        index[tied] = race[tied].sort(dim=1, stable=True).indices[:, : index.shape[1]]
+    return index[:, :count]

@@ -173,7 +173,7 @@ class _BruSLeSearch(Search):
     """
 
     settings: BruSLe
-    moves: list[Tensor]  # one (T + 1,) table: pixels to replace after so many queries
+    moves: list[Tensor]  # not per problem, hence in a list: (T + 1,) pixels to replace after q
     stream: Tensor
     asked: Tensor  # (n,) queries so far
     colour: Tensor  # (n, arms, c): x'
@@ -229,7 +229,7 @@ class _BruSLeSearch(Search):
         colours = self.settings.colours
         pixels = self.m.shape[1] // colours
         race = rng.exponential(stream, step, _START, pixels)
-        arms = race.topk(b, largest=False).indices * colours
+        arms = rng.winners(race, b) * colours
         if colours > 1:
             arms += rng.bits(stream, step, _COLOUR, b).long() % colours
         return arms
@@ -243,7 +243,7 @@ class _BruSLeSearch(Search):
             return self.mask.clone()
         # drawing those to keep one after the other leaves the last of the race over
         race = rng.exponential(stream, step, _KEEP, self.settings.pixels) / self._theta(self.mask)
-        slots = race.topk(most).indices
+        slots = rng.winners(-race, most)
 
         race = rng.exponential(stream, step, _ADD, self.m.shape[1]) * self._slowness(moves)
         colours = self.settings.colours
@@ -251,7 +251,7 @@ class _BruSLeSearch(Search):
         if colours > 1:  # a pixel runs as fast as the fastest of its colours
             race, best = race.view(len(race), -1, colours).min(2)
         race.scatter_(1, self.mask // colours, torch.inf)
-        added = race.topk(most, largest=False).indices
+        added = rng.winners(race, most)
         if best is not None:
             added = added * colours + best.gather(1, added)
 
