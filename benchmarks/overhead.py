@@ -6,9 +6,8 @@
 Three numbers:
 
 * the bundled ResNet-20 (32 x 32) at batch 250 and EfficientNet-Lite0 (224 x 224, needs the extra
-  ``bench``) at batch 16: time of an attack over the time of bare forward passes with the same
-  batch sizes. Attack and bare passes take turns, so that a slow spell of the machine hits both;
-  the result is the median over the turns.
+  ``bench``) at batch 16: time of an attack over the time of the same number of bare forward passes
+  with the same batch sizes, each pass timed right after the attack's own; median over some turns.
 * the bundled net: time of the attack with batch size 1 over the time with batch 250.
 """
 
@@ -27,25 +26,24 @@ from brusle.oracle import Victim
 from brusle.victims import normalised, wrap
 
 
-class Recorder:
-    """A victim that notes the batch sizes it is called with."""
+class Paired:
+    """A victim that times, after every call of the attack, a bare pass of the same size.
 
-    def __init__(self, victim: Victim) -> None:
+    So both see the same slow and fast spells of the machine.
+    """
+
+    def __init__(self, victim: Victim, images: Tensor) -> None:
         self.victim, self.name, self.output = victim, victim.name, victim.output
-        self.device = victim.device
-        self.batches: list[int] = []
+        self.device, self.images = victim.device, images
+        self.bare_seconds, self.queries = 0.0, 0
 
     def __call__(self, images: Tensor) -> Tensor:
-        self.batches.append(len(images))
-        return self.victim(images)
-
-
-def bare_passes(victim: Victim, batches: list[int], images: Tensor) -> float:
-    """Seconds for forward passes of these sizes and nothing else."""
-    began = time.perf_counter()
-    for size in batches:
-        victim(images[:size])
-    return time.perf_counter() - began
+        scores = self.victim(images)
+        began = time.perf_counter()
+        self.victim(self.images[: len(images)])
+        self.bare_seconds += time.perf_counter() - began
+        self.queries += len(images)
+        return scores
 
 
 def ratio(
@@ -54,14 +52,13 @@ def ratio(
     """Median of attack time over bare time, all the ratios, and the queries of one attack."""
     labels = torch.cat([victim(part).argmax(1) for part in torch.split(images, batch_size)])
     targets = (labels + 1) % 10
-    blank = images[:batch_size].contiguous(memory_format=torch.channels_last)
+    bare = images[:batch_size].contiguous(memory_format=torch.channels_last)
     ratios, queries = [], 0
     for _ in range(turns):
-        recorder = Recorder(victim)
-        result = attack(recorder, images, labels, targets, batch_size=batch_size)
-        bare = bare_passes(victim, recorder.batches, blank)
-        ratios.append(result.seconds / bare)
-        queries = sum(recorder.batches)
+        paired = Paired(victim, bare)
+        result = attack(paired, images, labels, targets, batch_size=batch_size)
+        ratios.append((result.seconds - paired.bare_seconds) / paired.bare_seconds)
+        queries = paired.queries
     return statistics.median(ratios), ratios, queries
 
 

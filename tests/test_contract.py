@@ -102,8 +102,8 @@ def test_success_survives_png_and_stays_within_budget(name, targeted) -> None:
     assert result.images.min() >= 0 and result.images.max() <= 1
     assert "unverified" not in result.status
     for i in result.success.nonzero()[:, 0].tolist():
-        saved = torch.from_numpy(png_round_trip(result.images[i].numpy()))
-        label = int(model.function(saved[None]).argmax())
+        saved = torch.from_numpy(png_round_trip(result.images[i : i + 1].numpy()))
+        label = int(model.function(saved).argmax())
         assert label == int(result.labels[i])
         assert label == int(targets[i]) if targeted else label != int(labels[i])
     assert 0 < int(result.success.sum()) < 60

@@ -8,14 +8,16 @@ stays full (continuous batching), keeping the best image, and having successes v
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Protocol
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
 
+from brusle.allocation import keep_freed_memory
 from brusle.errors import VictimError
 from brusle.goals import Goal, Loss
 from brusle.oracle import Column, Oracle, Victim
@@ -48,10 +50,14 @@ class Rows:
     def keep(self, rows: Tensor) -> None:
         """Go on with the problems ``rows`` only."""
         for name, value in self._parts().items():
-            if isinstance(value, Tensor):
-                setattr(self, name, value[rows.to(value.device)])
-            else:
-                value.keep(rows)
+            picked = value[rows.to(value.device)] if isinstance(value, Tensor) else value.pick(rows)
+            setattr(self, name, picked)
+
+    def pick(self, rows: Tensor) -> Self:
+        """A copy with the problems ``rows`` only."""
+        picked = copy.copy(self)
+        picked.keep(rows)
+        return picked
 
     def put(self, rows: Tensor, fresh: Rows) -> None:
         """Let the problems of ``fresh`` take the places ``rows``."""
@@ -165,6 +171,8 @@ def run(
     """
     began = time.monotonic()
     attack.check(problems)
+    if victim.device.type == "cpu":
+        keep_freed_memory()
     with torch.no_grad():
         result = _Run(attack, victim, problems, seed, restart, batch_size, on_progress).result()
     result.seconds = time.monotonic() - began
@@ -193,12 +201,13 @@ class _Run:
         self.outcome = self._clean_pass()
         status = enumerate(self.outcome.status)
         self.waiting = torch.tensor([row for row, s in status if s == "failed"], dtype=torch.int64)
+        self.reserve = self._begin(0)
         self.hits: list[int] = []
         self.on_progress = on_progress
 
     def result(self) -> AttackResult:
         """Attack until nothing is waiting, then verify."""
-        live = self._begin(self.oracle.batch_size)
+        live = self._next(self.oracle.batch_size)
         while len(live.rows):
             finished = self._round(live)
             if finished.any():
@@ -241,6 +250,19 @@ class _Run:
             errors=dict(answers.errors),
         )
 
+    def _next(self, count: int) -> _Live:
+        """Up to ``count`` started searches of waiting problems.
+
+        Searches are started a few at once and kept in reserve: problems finish one by one, and
+        starting a search on one problem costs nearly as much as on many.
+        """
+        if not len(self.reserve.rows):
+            self.reserve = self._begin(max(count, self.oracle.batch_size // 8))
+        order = torch.arange(len(self.reserve.rows))
+        taken = self.reserve.pick(order[:count])
+        self.reserve.keep(order[count:])
+        return taken
+
     def _begin(self, count: int) -> _Live:
         """Take up to ``count`` of the waiting problems and start a search on them."""
         rows, self.waiting = self.waiting[:count], self.waiting[count:]
@@ -264,8 +286,7 @@ class _Run:
         edits = live.search.ask()
         initial = live.search.initial()
         images = edits.render(live.images, self.problems.shape)
-        columns: list[Column] = ["initial" if i else "search" for i in initial.tolist()]
-        answers = self.oracle.ask(live.rows, images, columns)
+        answers = self.oracle.ask(live.rows, images, _columns(initial))
         loss = self.goal.losses(answers.scores, live.labels, live.targets)
         reached = self.goal.reached(answers.scores, live.labels, live.targets)
         live.search.tell(Feedback(loss, reached, answers.scores))
@@ -291,9 +312,9 @@ class _Run:
         self.outcome.images[done] = best.render(live.images[at], self.problems.shape).cpu()
         self.outcome.labels[done] = live.best_label[at].cpu()
         self.outcome.losses[done] = live.best_loss[at].cpu()
-        if len(self.waiting):
-            fresh = self._begin(len(slots))
-            joined = slots[: len(fresh.rows)]
+        while len(slots) and len(self.waiting) + len(self.reserve.rows):
+            fresh = self._next(len(slots))
+            joined, slots = slots[: len(fresh.rows)], slots[len(fresh.rows) :]
             live.put(joined, fresh)
             finished[joined] = False
         if finished.any():
@@ -301,7 +322,7 @@ class _Run:
 
     def _progress(self, live: _Live) -> Progress:
         spent = self.oracle.ledger.attack
-        unfinished = len(live.rows) + len(self.waiting)
+        unfinished = len(live.rows) + len(self.reserve.rows) + len(self.waiting)
         return Progress(
             finished=len(self.problems) - unfinished,
             total=len(self.problems),
@@ -309,3 +330,9 @@ class _Run:
             queries=int(spent.sum()),
             remaining=unfinished * self.attack.queries - int(spent[live.rows].sum()),
         )
+
+
+def _columns(initial: Tensor) -> Column | list[Column]:
+    if not bool(initial.any()):
+        return "search"
+    return ["initial" if i else "search" for i in initial.tolist()]

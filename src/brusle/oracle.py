@@ -116,19 +116,19 @@ class Oracle:
             images: ``(n, c, h, w)``.
             columns: what the queries are for, one for all or one each.
         """
-        if isinstance(columns, str):
-            columns = [columns] * len(rows)
-        spending = torch.tensor([column in ("initial", "search") for column in columns])
-        over = spending & (self.ledger.attack[rows] >= self.limit)
-        if over.any():
-            problem = int(rows[over][0])
-            raise BudgetError(f"problem {problem} has spent its {self.limit} queries")
+        shares = _shares(columns)
+        for column, mine in shares.items():
+            over = self.ledger.attack[rows[mine]] >= self.limit
+            if column in ("initial", "search") and bool(over.any()):
+                problem = int(rows[mine][over][0])
+                raise BudgetError(f"problem {problem} has spent its {self.limit} queries")
         size = self.batch_size
         batches = zip(torch.split(rows, size), torch.split(images, size), strict=True)
         answers = _join([self._ask_some(*batch) for batch in batches])
-        for column in set(columns):
-            mine = [at for at, c in enumerate(columns) if c == column and at not in answers.errors]
-            getattr(self.ledger, column)[rows[mine]] += 1
+        answered = torch.ones(len(rows), dtype=torch.int64)
+        answered[list(answers.errors)] = 0
+        for column, mine in shares.items():
+            getattr(self.ledger, column)[rows[mine]] += answered[mine]
         return answers
 
     def _ask_some(self, rows: Tensor, images: Tensor) -> Answers:
@@ -173,6 +173,16 @@ class Oracle:
                 f"{self.victim.name} answered with {self.classes} classes before and "
                 f"{scores.shape[1]} now: the number of classes must not change"
             )
+
+
+def _shares(columns: Sequence[Column] | Column) -> dict[Column, Tensor | slice]:
+    """Which positions of a batch go into which column."""
+    if isinstance(columns, str):
+        return {columns: slice(None)}
+    positions: dict[Column, list[int]] = {}
+    for at, column in enumerate(columns):
+        positions.setdefault(column, []).append(at)
+    return {column: torch.tensor(mine) for column, mine in positions.items()}
 
 
 def _join(parts: list[Answers]) -> Answers:

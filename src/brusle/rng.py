@@ -20,7 +20,11 @@ _SHIFT = (30, 27, 31)
 
 def mix(x: Tensor) -> Tensor:
     """SplitMix64's finaliser of an int64 tensor: every input bit reaches every output bit."""
-    x, scratch = x.clone(), torch.empty_like(x)
+    return _mix_in_place(x.clone())
+
+
+def _mix_in_place(x: Tensor) -> Tensor:
+    scratch = torch.empty_like(x)
     for shift, factor in zip(_SHIFT, (*_MULTIPLY, 1), strict=True):
         # torch shifts signed integers arithmetically; the mask makes it a logical shift
         torch.bitwise_right_shift(x, shift, out=scratch)
@@ -64,8 +68,8 @@ def bits(stream: Tensor, step: Tensor | int, tag: int, count: int) -> Tensor:
     key = mix(mix((stream ^ step) + _GAMMA) ^ tag)
     words = (count + 1) // 2  # each 64-bit word is cut into two numbers
     counter = torch.arange(1, words + 1, device=stream.device) * _GAMMA
-    halves = mix(key[:, None] + counter).view(torch.int32)[:, :count]
-    return halves & 0x7FFFFFFF
+    halves = _mix_in_place(key[:, None] + counter).view(torch.int32)[:, :count]
+    return halves.bitwise_and_(0x7FFFFFFF)
 
 
 def uniform(stream: Tensor, step: Tensor | int, tag: int, count: int) -> Tensor:
@@ -81,8 +85,8 @@ def exponential(stream: Tensor, step: Tensor | int, tag: int, count: int) -> Ten
     """
     # log1p keeps full precision for the small numbers, which are the ones that win a race;
     # the clamp only catches the one value in 2**25 that rounds to infinity
-    race = uniform(stream, step, tag, count).neg_().log1p_().neg_()
-    return race.clamp_(max=64.0)
+    minus_u = bits(stream, step, tag, count).float().add_(0.5).mul_(-(2.0**-31))
+    return minus_u.log1p_().neg_().clamp_(max=64.0)
 
 
 def winners(race: Tensor, count: int) -> Tensor:

@@ -19,22 +19,28 @@ from brusle.oracle import Oracle
 from brusle.problems import Problems
 
 
-def png_round_trip(image: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Write a ``(c, h, w)`` image in [0, 1] to an 8-bit PNG and read it back.
+def png_round_trip(images: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Write ``(n, c, h, w)`` images in [0, 1] to 8-bit PNGs and read them back.
 
-    PNG knows one, three and four channels; any other number is stored as that many grey
-    images, which rounds each channel in the same way.
+    Images share a PNG, one below the other, which is quicker and rounds no differently. PNG knows
+    one, three and four channels; any other number is stored as that many grey images.
     """
-    levels = np.rint(image * 255).astype(np.uint8)
-    parts = [levels] if len(levels) in (1, 3, 4) else [channel[None] for channel in levels]
-    decoded = []
-    for part in parts:
-        pixels = part[0] if len(part) == 1 else np.moveaxis(part, 0, -1)
-        file = io.BytesIO()
-        Image.fromarray(pixels).save(file, format="PNG")
-        back = np.asarray(Image.open(io.BytesIO(file.getvalue())))
-        decoded.append(back[None] if back.ndim == 2 else np.moveaxis(back, -1, 0))
-    return np.concatenate(decoded).astype(np.float32) / np.float32(255)
+    n, c, h, w = images.shape
+    levels = np.rint(images * 255).astype(np.uint8)
+    sheets = levels if c in (1, 3, 4) else levels.reshape(n * c, 1, h, w)
+    per_sheet = max(1, 2**22 // (h * w))
+    parts = [sheets[i : i + per_sheet] for i in range(0, len(sheets), per_sheet)]
+    decoded = np.concatenate([_one_png(part) for part in parts])
+    return decoded.reshape(images.shape).astype(np.float32) / np.float32(255)
+
+
+def _one_png(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    n, c, h, w = images.shape
+    sheet = images.transpose(0, 2, 3, 1).reshape(n * h, w, c)
+    file = io.BytesIO()
+    Image.fromarray(sheet[:, :, 0] if c == 1 else sheet).save(file, "PNG", compress_level=1)
+    back = np.asarray(Image.open(io.BytesIO(file.getvalue())))
+    return back.reshape(n, h, w, c).transpose(0, 3, 1, 2)
 
 
 def verify(
@@ -45,7 +51,6 @@ def verify(
     The label is asked of the victim once per image, counted in the ledger's ``verify`` column.
     """
     reasons: dict[int, str] = {}
-    decoded: dict[int, NDArray[np.float32]] = {}
     for row in rows:
         original, image = problems.images[row].numpy(), images[row].numpy()
         changed = int((original != image).any(axis=0).sum())
@@ -53,22 +58,20 @@ def verify(
             reasons[row] = f"{changed} pixels differ from the original, {pixels} are allowed"
         elif not (image.min() >= 0 and image.max() <= 1):
             reasons[row] = f"values from {image.min():g} to {image.max():g} leave [0, 1]"
-        else:
-            decoded[row] = png_round_trip(image)
-    if not decoded:
+    good = [row for row in rows if row not in reasons]
+    if not good:
         return reasons
-    asked = torch.tensor(list(decoded))
-    answers = oracle.ask(asked, torch.from_numpy(np.stack(list(decoded.values()))), "verify")
-    scores = answers.scores.float().cpu().numpy()
-    for at, row in enumerate(decoded):
-        if at in answers.errors:
-            reasons[row] = answers.errors[at]
-            continue
-        label = int(np.argmax(scores[at]))
+    saved = torch.from_numpy(png_round_trip(images[good].numpy()))
+    answers = oracle.ask(torch.tensor(good), saved, "verify")
+    labels = answers.scores.float().cpu().numpy().argmax(axis=1)
+    for at, row in enumerate(good):
+        label = int(labels[at])
         if problems.targets is None:
             holds = label != int(problems.labels[row])
         else:
             holds = label == int(problems.targets[row])
-        if not holds:
+        if at in answers.errors:
+            reasons[row] = answers.errors[at]
+        elif not holds:
             reasons[row] = f"after an 8-bit PNG round trip the victim says class {label}"
     return reasons

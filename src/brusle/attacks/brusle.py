@@ -156,6 +156,7 @@ class BruSLe(SparseAttack):
             useful=(m > 0).view(n, h * w, self.colours).any(2).sum(1),
             a=torch.zeros_like(m),
             n=torch.zeros_like(m),
+            theta=torch.full_like(m, self.alpha_prior),
             slowness=1 / (self.alpha_prior * m),
             mask=torch.arange(self.pixels, device=m.device).repeat(n, 1) * self.colours,
             candidate=torch.zeros(n, self.pixels, dtype=torch.int64, device=m.device),
@@ -181,7 +182,8 @@ class _BruSLeSearch(Search):
     useful: Tensor  # (n,): pixels that the map lets in
     a: Tensor  # (n, arms): rejected rounds in which the arm was removed
     n: Tensor  # (n, arms): rounds in which the arm was in the old or the new mask
-    slowness: Tensor  # (n, arms): 1 / (theta M), kept up to date arm by arm
+    theta: Tensor  # (n, arms), kept up to date arm by arm
+    slowness: Tensor  # (n, arms): 1 / (theta M), likewise
     mask: Tensor  # (n, B): the arms of the best mask u
     candidate: Tensor  # (n, B): the arms just asked
     loss: Tensor  # (n,) of the best mask
@@ -210,16 +212,16 @@ class _BruSLeSearch(Search):
         self.a.scatter_add_(1, self.mask, worth_keeping.float())
         self.n.scatter_add_(1, self.mask, (~initial).float().expand(self.mask.shape))
         self.n.scatter_add_(1, self.candidate, changed.float())
-        for arms in (self.mask, self.candidate):
-            theta, m = self._theta(arms), self.m.gather(1, arms)
-            self.slowness.scatter_(1, arms, 1 / (theta * m))
+        touched = torch.cat([self.mask, self.candidate], 1)
+        theta = self._posterior_mean(self.a.gather(1, touched), self.n.gather(1, touched))
+        self.theta.scatter_(1, touched, theta)
+        self.slowness.scatter_(1, touched, 1 / (theta * self.m.gather(1, touched)))
         self.mask = torch.where(better[:, None], self.candidate, self.mask)
         self.loss = torch.where(better, feedback.loss, self.loss)
         self.asked = self.asked + 1
 
-    def _theta(self, arms: Tensor | None = None) -> Tensor:
-        """Mean of the Dirichlet posterior up to normalisation (equations 6 to 8)."""
-        a, n = (self.a, self.n) if arms is None else (t.gather(1, arms) for t in (self.a, self.n))
+    def _posterior_mean(self, a: Tensor, n: Tensor) -> Tensor:
+        """theta, the mean of the Dirichlet posterior up to normalisation (equations 6 to 8)."""
         s = (a + self.settings.z) / (n + self.settings.z) - 1
         return self.settings.alpha_prior + s
 
@@ -242,7 +244,8 @@ class _BruSLeSearch(Search):
         if most == 0:  # the budget is the whole image: there is only one mask
             return self.mask.clone()
         # drawing those to keep one after the other leaves the last of the race over
-        race = rng.exponential(stream, step, _KEEP, self.settings.pixels) / self._theta(self.mask)
+        theta = self.theta.gather(1, self.mask)
+        race = rng.exponential(stream, step, _KEEP, self.settings.pixels) / theta
         slots = rng.winners(-race, most)
 
         race = rng.exponential(stream, step, _ADD, self.m.shape[1]) * self._slowness(moves)
@@ -265,7 +268,7 @@ class _BruSLeSearch(Search):
         pixels = self.m.view(len(moves), -1, self.settings.colours).amax(2)
         selected = pixels.gather(1, self.mask // self.settings.colours) > 0
         scarce = self.useful - selected.sum(1) < moves
-        return torch.where(scarce[:, None], 1 / self._theta(), self.slowness)
+        return torch.where(scarce[:, None], 1 / self.theta, self.slowness)
 
 
 def _channels(arms: Tensor, channels: int) -> Tensor:

@@ -24,10 +24,8 @@ class Display:
         )
         self._bars = Bars(*columns, console=console)
         self._tasks: dict[Setting, tuple[TaskID, float]] = {}
-        self._width = 0
 
     def __enter__(self) -> Display:
-        self._bars.__enter__()
         return self
 
     def __exit__(
@@ -36,11 +34,14 @@ class Display:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._bars.__exit__(kind, error, trace)
+        if self._tasks:
+            self._bars.stop()
 
     def update(self, setting: Setting, progress: Progress) -> None:
         """Called by `evaluate` after every round."""
         now = time.monotonic()
+        if not self._tasks:
+            self._bars.start()  # not before: a request that is refused shows no bar
         if setting not in self._tasks:
             self._tasks[setting] = (self._bars.add_task(setting.title, text=""), now)
         task, began = self._tasks[setting]

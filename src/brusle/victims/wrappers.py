@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from brusle.allocation import keep_freed_memory
 from brusle.errors import InputError, VictimError
 from brusle.goals import Output
 
@@ -43,6 +44,8 @@ class TorchVictim:
 
     def __post_init__(self) -> None:
         _check_output(self.output)
+        if self.device.type == "cpu":
+            keep_freed_memory()
         self.module.to(device=self.device, dtype=self.dtype).eval()
         if self.channels_last:
             self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

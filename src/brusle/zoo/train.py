@@ -171,11 +171,11 @@ def model_card(
         "training_minutes": round(seconds / 60),
         "trained_on": f"CPU, {torch.get_num_threads()} threads, torch {torch.__version__}",
         "test_accuracy": test_accuracy,
-        "test_images": "CIFAR-10 test set, all 10 000 images, looked at once, after training",
+        "test_images": "CIFAR-10 test set, all 10 000 images; not used for any choice",
         "sample_correct": round(right * len(sample)),
         "repeat": f"python -m brusle.zoo.train --data CIFAR10_DIR --seed {recipe.seed}{flag}",
-        "repeat_note": "same seed and machine give the same weights; another machine or torch "
-        "rounds differently and ends within a few tenths of a percent",
+        "repeat_note": "repeats up to rounding: another machine, number of threads or torch ends "
+        "within a few tenths of a percent",
         "licence": "weights: as the project; CIFAR-10 images: see its authors' page",
     }
 
