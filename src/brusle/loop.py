@@ -47,16 +47,15 @@ class Rows:
     That is all the loop needs to know to drop finished problems and to let new ones in.
     """
 
-    def keep(self, rows: Tensor) -> None:
-        """Go on with the problems ``rows`` only."""
-        for name, value in self._parts().items():
-            picked = value[rows.to(value.device)] if isinstance(value, Tensor) else value.pick(rows)
-            setattr(self, name, picked)
-
-    def pick(self, rows: Tensor) -> Self:
-        """A copy with the problems ``rows`` only."""
+    def pick(self, rows: Tensor | slice) -> Self:
+        """The problems ``rows`` only; for a slice, without copying."""
         picked = copy.copy(self)
-        picked.keep(rows)
+        for name, value in self._parts().items():
+            if isinstance(value, Rows):
+                setattr(picked, name, value.pick(rows))
+            else:
+                at = rows if isinstance(rows, slice) else rows.to(value.device)
+                setattr(picked, name, value[at])
         return picked
 
     def put(self, rows: Tensor, fresh: Rows) -> None:
@@ -211,7 +210,7 @@ class _Run:
         while len(live.rows):
             finished = self._round(live)
             if finished.any():
-                self._refill(live, finished)
+                live = self._refill(live, finished)
             if self.on_progress is not None:
                 self.on_progress(self._progress(live))
         self.outcome.queries = self.oracle.ledger.attack
@@ -258,9 +257,8 @@ class _Run:
         """
         if not len(self.reserve.rows):
             self.reserve = self._begin(max(count, self.oracle.batch_size // 8))
-        order = torch.arange(len(self.reserve.rows))
-        taken = self.reserve.pick(order[:count])
-        self.reserve.keep(order[count:])
+        taken = self.reserve.pick(slice(count))
+        self.reserve = self.reserve.pick(slice(count, None))
         return taken
 
     def _begin(self, count: int) -> _Live:
@@ -304,7 +302,7 @@ class _Run:
             self.outcome.errors[int(live.rows[at])] = reason
         return success | failed | (self.oracle.ledger.attack[live.rows] >= self.attack.queries)
 
-    def _refill(self, live: _Live, finished: Tensor) -> None:
+    def _refill(self, live: _Live, finished: Tensor) -> _Live:
         """Record finished problems; put waiting ones in their place, or close the gaps."""
         slots = finished.nonzero()[:, 0]
         done, at = live.rows[slots], slots.to(self.device)
@@ -317,8 +315,13 @@ class _Run:
             joined, slots = slots[: len(fresh.rows)], slots[len(fresh.rows) :]
             live.put(joined, fresh)
             finished[joined] = False
-        if finished.any():
-            live.keep((~finished).nonzero()[:, 0])
+        if len(slots) == 0:
+            return live
+        # the last problems move into the gaps: cheaper than copying all that stay
+        count = len(live.rows) - len(slots)
+        movers = (~finished[count:]).nonzero()[:, 0] + count
+        live.put(slots[slots < count], live.pick(movers))
+        return live.pick(slice(count))
 
     def _progress(self, live: _Live) -> Progress:
         spent = self.oracle.ledger.attack
