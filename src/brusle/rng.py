@@ -16,6 +16,7 @@ from torch import Tensor
 _GAMMA = 0x9E3779B97F4A7C15 - (1 << 64)  # the golden ratio, as a signed 64-bit integer
 _MULTIPLY = (0xBF58476D1CE4E5B9 - (1 << 64), 0x94D049BB133111EB - (1 << 64))
 _SHIFT = (30, 27, 31)
+_TAGS = 16  # a step has so many separate draws
 
 
 def mix(x: Tensor) -> Tensor:
@@ -65,27 +66,28 @@ def bits(stream: Tensor, step: Tensor | int, tag: int, count: int) -> Tensor:
         tag: tells apart several draws of one step.
         count: how many numbers per problem.
     """
-    key = mix(mix((stream ^ step) + _GAMMA) ^ tag)
+    place = torch.as_tensor(step, device=stream.device) * _TAGS + (tag + 1)
+    key = mix(stream + place * _GAMMA)
     words = (count + 1) // 2  # each 64-bit word is cut into two numbers
     counter = torch.arange(1, words + 1, device=stream.device) * _GAMMA
     halves = _mix_in_place(key[:, None] + counter).view(torch.int32)[:, :count]
     return halves.bitwise_and_(0x7FFFFFFF)
 
 
-def uniform(stream: Tensor, step: Tensor | int, tag: int, count: int) -> Tensor:
-    """``(n, count)`` float32 numbers in (0, 1]: never 0, and finely spaced near 0."""
-    return bits(stream, step, tag, count).float().add_(0.5).mul_(2.0**-31)
+def uniform(numbers: Tensor) -> Tensor:
+    """`bits` as float64 numbers in (0, 1), never 0 or 1."""
+    return numbers.double().add_(0.5).mul_(2.0**-31)
 
 
-def exponential(stream: Tensor, step: Tensor | int, tag: int, count: int) -> Tensor:
-    """``(n, count)`` float32 numbers from the exponential distribution of mean 1.
+def exponential(numbers: Tensor) -> Tensor:
+    """`bits` as float32 numbers from the exponential distribution of mean 1.
 
     Divided by weights they are an exponential race: its first k `winners` are a draw of k elements
     without replacement with those weights.
     """
     # log1p keeps full precision for the small numbers, which are the ones that win a race;
     # the clamp only catches the one value in 2**25 that rounds to infinity
-    minus_u = bits(stream, step, tag, count).float().add_(0.5).mul_(-(2.0**-31))
+    minus_u = numbers.float().add_(0.5).mul_(-(2.0**-31))
     return minus_u.log1p_().neg_().clamp_(max=64.0)
 
 

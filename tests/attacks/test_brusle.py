@@ -8,6 +8,7 @@ from numpy_brusle import brusle as transcription
 
 from brusle import rng
 from brusle.attacks import BruSLe, palettes, schedules
+from brusle.attacks.brusle import draw_in_turn
 from brusle.errors import InputError
 from brusle.loop import Feedback
 from brusle.problems import Problems
@@ -77,6 +78,27 @@ def test_agrees_with_the_transcription_of_the_algorithm(variant, targeted) -> No
     assert 0.2 < curve[-1][0] < 0.98  # a curve at the edge would show nothing
     if variant == "reference":
         assert ours.min() > attack.initial
+
+
+@pytest.mark.parametrize("group", [1, 2])
+def test_draws_in_turn_follow_the_weights_without_replacement(group) -> None:
+    weight = torch.zeros(7 * 5)
+    weight[[2, 3, 20, 33]] = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    n = 60_000
+    u = rng.uniform(rng.bits(rng.streams(4, torch.arange(n)), 0, 0, 6))
+    drawn = draw_in_turn(weight.repeat(n, 1), u, group)
+    first, second = drawn[:, 0], drawn[:, 1]
+    for position, p in ((2, 0.1), (3, 0.2), (20, 0.3), (33, 0.4)):
+        assert abs((first == position).double().mean() - p) < 4 * (p * (1 - p) / n) ** 0.5
+    # the second follows the weights that are left: without 33, or without 3 (and 2 in a group)
+    for taken, then, p in ((33, 20, 3 / 6), (3, 20, 3 / 8 if group == 1 else 3 / 7)):
+        given = second[first == taken]
+        assert abs((given == then).double().mean() - p) < 4 * (p * (1 - p) / len(given)) ** 0.5
+    pixels = drawn // group
+    assert (pixels[:, 0] != pixels[:, 1]).all()
+    assert (pixels[:, 1] != pixels[:, 2]).all()
+    # fewer draws are the beginning of more
+    assert torch.equal(draw_in_turn(weight.repeat(n, 1), u[:, :2], group), drawn[:, :1])
 
 
 @pytest.mark.parametrize("q", [0, 1, 10, 100, 499])
@@ -170,7 +192,7 @@ def test_pixels_that_cannot_change_are_not_drawn_unless_too_few_others_are_left(
     attack = BruSLe(12, 100, palette="image")
     search = attack.start(problems, seed=0, restart=0)
     moves = schedules.removals("power-step", 100, 12, 0.3, attack.m1, attack.m2)
-    losses = rng.uniform(rng.streams(5, problems.ids), 0, 0, 100).double()
+    losses = rng.uniform(rng.bits(rng.streams(5, problems.ids), 0, 0, 100))
     fell_back = 0
     for step in range(100):
         before = [set(row) for row in search.mask.tolist()]

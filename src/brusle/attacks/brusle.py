@@ -20,6 +20,7 @@ Where the paper and its authors' code disagree:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -44,7 +45,7 @@ from brusle.loop import Feedback, Search
 from brusle.problems import Edits, Problems
 
 Variant = Literal["paper", "reference"]
-_KEEP, _ADD, _START, _COLOUR = range(4)  # tags of the random draws of one step
+_MOVE, _START, _COLOUR = range(3)  # tags of the random draws of one step
 
 
 @dataclass(frozen=True)
@@ -143,9 +144,9 @@ class BruSLe(SparseAttack):
         args = (self.queries, self.pixels, lambda_0, self.m1, self.m2)
         moves = torch.tensor(schedules.removals(self.schedule, *args), device=stream.device)
         original = problems.flat_images.repeat_interleave(self.colours, 1)
-        # equation 11; without the map every pixel is equally dissimilar
-        m = (original - colour).abs().mean(2) if self.dissimilarity else stream.new_ones(1).float()
-        m = m.expand(n, h * w * self.colours).contiguous()
+        m = (original - colour).abs().mean(2)  # equation 11
+        if not self.dissimilarity:
+            m = torch.ones_like(m)  # every pixel is equally dissimilar
         return _BruSLeSearch(
             settings=self,
             moves=[moves.clamp_max(h * w - self.pixels)],
@@ -157,7 +158,7 @@ class BruSLe(SparseAttack):
             a=torch.zeros_like(m),
             n=torch.zeros_like(m),
             theta=torch.full_like(m, self.alpha_prior),
-            slowness=1 / (self.alpha_prior * m),
+            weight=self.alpha_prior * m,
             mask=torch.arange(self.pixels, device=m.device).repeat(n, 1) * self.colours,
             candidate=torch.zeros(n, self.pixels, dtype=torch.int64, device=m.device),
             loss=torch.full((n,), torch.inf, dtype=torch.float64, device=m.device),
@@ -169,8 +170,7 @@ class _BruSLeSearch(Search):
     """The state of BruSLe. A mask is kept as the list of its B "arms".
 
     An arm is a pixel in one of its colours, number ``pixel * colours + colour``; with one colour
-    per pixel, as in the paper, arms are pixels. All weighted draws without replacement are
-    exponential races (see `brusle.rng.exponential`).
+    per pixel, as in the paper, arms are pixels.
     """
 
     settings: BruSLe
@@ -183,7 +183,7 @@ class _BruSLeSearch(Search):
     a: Tensor  # (n, arms): rejected rounds in which the arm was removed
     n: Tensor  # (n, arms): rounds in which the arm was in the old or the new mask
     theta: Tensor  # (n, arms), kept up to date arm by arm
-    slowness: Tensor  # (n, arms): 1 / (theta M), likewise
+    weight: Tensor  # (n, arms): theta M, likewise; 0 for the pixels of the best mask
     mask: Tensor  # (n, B): the arms of the best mask u
     candidate: Tensor  # (n, B): the arms just asked
     loss: Tensor  # (n,) of the best mask
@@ -215,8 +215,10 @@ class _BruSLeSearch(Search):
         touched = torch.cat([self.mask, self.candidate], 1)
         theta = self._posterior_mean(self.a.gather(1, touched), self.n.gather(1, touched))
         self.theta.scatter_(1, touched, theta)
-        self.slowness.scatter_(1, touched, 1 / (theta * self.m.gather(1, touched)))
         self.mask = torch.where(better[:, None], self.candidate, self.mask)
+        arms = self._all_colours(touched)
+        self.weight.scatter_(1, arms, self.theta.gather(1, arms) * self.m.gather(1, arms))
+        self.weight.scatter_(1, self._all_colours(self.mask), 0.0)
         self.loss = torch.where(better, feedback.loss, self.loss)
         self.asked = self.asked + 1
 
@@ -230,7 +232,7 @@ class _BruSLeSearch(Search):
         stream, step, b = self.stream[rows], self.asked[rows], self.settings.pixels
         colours = self.settings.colours
         pixels = self.m.shape[1] // colours
-        race = rng.exponential(stream, step, _START, pixels)
+        race = rng.exponential(rng.bits(stream, step, _START, pixels))
         arms = rng.winners(race, b) * colours
         if colours > 1:
             arms += rng.bits(stream, step, _COLOUR, b).long() % colours
@@ -238,37 +240,82 @@ class _BruSLeSearch(Search):
 
     def _generate(self) -> Tensor:
         """Keep b pixels by theta (equation 3), add B - b new ones by theta M (equation 12)."""
-        stream, step = self.stream, self.asked
-        moves = self.moves[0][step]
+        moves = self.moves[0][self.asked]
         most = int(moves.max())
         if most == 0:  # the budget is the whole image: there is only one mask
             return self.mask.clone()
         # drawing those to keep one after the other leaves the last of the race over
         theta = self.theta.gather(1, self.mask)
-        race = rng.exponential(stream, step, _KEEP, self.settings.pixels) / theta
-        slots = rng.winners(-race, most)
-
-        race = rng.exponential(stream, step, _ADD, self.m.shape[1]) * self._slowness(moves)
-        colours = self.settings.colours
-        best = None
-        if colours > 1:  # a pixel runs as fast as the fastest of its colours
-            race, best = race.view(len(race), -1, colours).min(2)
-        race.scatter_(1, self.mask // colours, torch.inf)
-        added = rng.winners(race, most)
-        if best is not None:
-            added = added * colours + best.gather(1, added)
-
+        b = self.settings.pixels
+        numbers = rng.bits(self.stream, self.asked, _MOVE, b + 2 * most)
+        slots = rng.winners(-rng.exponential(numbers[:, :b]) / theta, most)
+        added = draw_in_turn(
+            self._weight(moves), rng.uniform(numbers[:, b:]), self.settings.colours
+        )
         moved = torch.arange(most, device=moves.device) < moves[:, None]
         return self.mask.scatter(1, slots, torch.where(moved, added, self.mask.gather(1, slots)))
 
-    def _slowness(self, moves: Tensor) -> Tensor:
-        """1 / (theta M), or 1 / theta where fewer than the needed pixels have a positive M."""
+    def _weight(self, moves: Tensor) -> Tensor:
+        """Weights theta M, or theta where fewer than the needed pixels have a positive M."""
         if bool((self.useful - self.settings.pixels >= moves).all()):
-            return self.slowness
+            return self.weight
         pixels = self.m.view(len(moves), -1, self.settings.colours).amax(2)
         selected = pixels.gather(1, self.mask // self.settings.colours) > 0
         scarce = self.useful - selected.sum(1) < moves
-        return torch.where(scarce[:, None], 1 / self.theta, self.slowness)
+        theta = self.theta.scatter(1, self._all_colours(self.mask), 0.0)
+        return torch.where(scarce[:, None], theta, self.weight)
+
+    def _all_colours(self, arms: Tensor) -> Tensor:
+        """The arms of the same pixels in all their colours."""
+        colours = self.settings.colours
+        if colours == 1:
+            return arms
+        first = arms // colours * colours
+        return (first[:, :, None] + torch.arange(colours, device=arms.device)).flatten(1)
+
+
+def draw_in_turn(weight: Tensor, u: Tensor, group: int = 1) -> Tensor:
+    """Draw positions by weight, one after the other, without replacement.
+
+    Each draw takes two uniform numbers: one for a block of about the square root of all
+    positions, one for the position in the block. That costs far less than a random number for
+    every position, as long as few are drawn. Sums are in float64, where a number below 1 times a
+    total stays below the total: a weight of 0 is never drawn, unless nothing else is left.
+
+    Args:
+        weight: ``(n, positions)``, not negative.
+        u: ``(n, 2 * draws)`` float64 random numbers in (0, 1).
+        group: so many neighbouring positions are taken out together (the colours of a pixel).
+
+    Returns:
+        ``(n, draws)`` positions.
+    """
+    n, positions = weight.shape
+    size = group * math.ceil(math.sqrt(positions) / group)
+    left = weight.new_zeros(n, -(-positions // size) * size)
+    left[:, :positions] = weight
+    left = left.view(n, -1, size)
+    totals = left.sum(2, dtype=torch.float64)
+    rows = torch.arange(n, device=weight.device)
+    together = torch.arange(group, device=weight.device)
+    drawn = []
+    for turn in range(u.shape[1] // 2):
+        block = _pick(totals, u[:, 2 * turn])
+        inside = left[rows, block]
+        place = _pick(inside, u[:, 2 * turn + 1])
+        drawn.append(block * size + place)
+        inside.scatter_(1, (place // group * group)[:, None] + together, 0.0)
+        left[rows, block] = inside
+        totals[rows, block] = inside.sum(1, dtype=torch.float64)
+    return torch.stack(drawn, 1)
+
+
+def _pick(weight: Tensor, u: Tensor) -> Tensor:
+    """``(n,)``: the position at which the cumulated weights pass the share ``u`` of the total."""
+    cumulated = weight.cumsum(1, dtype=torch.float64)
+    mark = u * cumulated[:, -1]
+    place = torch.searchsorted(cumulated, mark[:, None], right=True)[:, 0]
+    return place.clamp_max(weight.shape[1] - 1)
 
 
 def _channels(arms: Tensor, channels: int) -> Tensor:

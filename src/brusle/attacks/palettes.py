@@ -16,7 +16,7 @@ from brusle.problems import Problems, flatten_pixels
 
 Palette = Literal["binary", "uniform", "gaussian", "inverted", "image"]
 PALETTES: tuple[Palette, ...] = ("binary", "uniform", "gaussian", "inverted", "image")
-_TAG = 1 << 20  # far from the tags of the search
+_TAG = 15  # the searches use the tags below
 
 
 def draw(palette: Palette, problems: Problems, stream: Tensor, colours: int = 1) -> Tensor:
@@ -44,11 +44,11 @@ def draw(palette: Palette, problems: Problems, stream: Tensor, colours: int = 1)
         flat = 1 - problems.flat_images
         pixel = rng.bits(stream, 0, _TAG, count * c).long() % (h * w)
         return _to_levels(flat.gather(1, pixel.view(n, count, c)))
-    u = rng.uniform(stream, 0, _TAG, count * c).view(n, count, c)
+    u = rng.uniform(rng.bits(stream, 0, _TAG, count * c)).view(n, count, c)
     if palette == "binary":
         return (u < 0.5).float()
     if palette == "gaussian":
-        u = 0.5 + 0.17 * torch.special.ndtri(u.double())
+        u = 0.5 + 0.17 * torch.special.ndtri(u)
     return _to_levels(u)
 
 
