@@ -80,6 +80,61 @@ def test_agrees_with_the_transcription_of_the_algorithm(variant, targeted) -> No
         assert ours.min() > attack.initial
 
 
+@pytest.mark.parametrize("alpha_prior", [1.0, 1.5])
+@pytest.mark.parametrize("dissimilarity", [True, False])
+def test_state_follows_the_update_of_the_paper_step_by_step(alpha_prior, dissimilarity) -> None:
+    """Success curves are blunt; here every count and weight is recomputed from the masks asked."""
+    count, side, pixels = 6, 7, 8
+    images = np.random.default_rng(3).integers(0, 256, (count, 3, side, side)) / 255
+    problems = Problems.make(images.astype(np.float32), 0, ids=range(count))
+    attack = BruSLe(pixels, 150, alpha_prior=alpha_prior, dissimilarity=dissimilarity)
+    search = attack.start(problems, seed=1, restart=0)
+    x = problems.flat_images.numpy()
+    m = np.abs(x - search.colour.numpy()).mean(2) if dissimilarity else np.ones((count, side**2))
+    u, best = [set() for _ in range(count)], np.full(count, np.inf)
+    a, n = np.zeros((count, side**2)), np.zeros((count, side**2))
+    losses = np.random.default_rng(4).normal(size=(150, count)).cumsum(0) * 0.1
+    accepted = 0
+    for step in range(150):
+        edits = search.ask()
+        for i, row in enumerate(edits.index.tolist()):
+            new = set(row)
+            better = losses[step, i] < best[i]
+            n[i, list(new if step < attack.initial else new | u[i])] += 1
+            if step >= attack.initial and not better:
+                a[i, list(u[i] - new)] += 1
+            if better:
+                u[i], best[i] = new, losses[step, i]
+                accepted += step >= attack.initial
+        loss = torch.from_numpy(losses[step])
+        search.tell(Feedback(loss, loss < -99, loss[:, None]))
+        theta = alpha_prior + (a + 0.01) / (n + 0.01) - 1
+        weight = theta * m
+        for i in range(count):
+            weight[i, list(u[i])] = 0
+        assert [set(row) for row in search.mask.tolist()] == u
+        np.testing.assert_allclose(search.theta.numpy(), theta, rtol=1e-5)
+        np.testing.assert_allclose(search.weight.numpy(), weight, rtol=1e-5, atol=1e-9)
+    assert 20 < accepted < 140 * count - 20
+    assert a.max() > 1
+
+
+def test_the_pixel_to_remove_is_drawn_by_theta() -> None:
+    """Of two selected pixels the one with theta p goes with chance (1 - p), if they sum to 1."""
+    count = 20_000
+    images = torch.full((count, 1, 3, 3), 0.5)
+    attack = BruSLe(2, 50, initial=1)
+    search = attack.start(Problems.make(images, 0, ids=range(count)), seed=0, restart=0)
+    search.ask()
+    loss = torch.zeros(count, dtype=torch.float64)
+    search.tell(Feedback(loss, loss > 0, loss[:, None]))
+    search.theta.scatter_(1, search.mask, torch.tensor([0.2, 0.8]).expand(count, 2))
+    before, after = search.mask.clone(), search.ask().index
+    gone = before[:, 0] != after[:, 0]
+    assert torch.equal(gone, before[:, 1] == after[:, 1])  # exactly one of the two
+    assert abs(gone.double().mean() - 0.8) < 4 * (0.8 * 0.2 / count) ** 0.5
+
+
 @pytest.mark.parametrize("group", [1, 2])
 def test_draws_in_turn_follow_the_weights_without_replacement(group) -> None:
     weight = torch.zeros(7 * 5)

@@ -224,8 +224,9 @@ class _BruSLeSearch(Search):
 
     def _posterior_mean(self, a: Tensor, n: Tensor) -> Tensor:
         """theta, the mean of the Dirichlet posterior up to normalisation (equations 6 to 8)."""
-        s = (a + self.settings.z) / (n + self.settings.z) - 1
-        return self.settings.alpha_prior + s
+        # the paper's -1 goes with alpha_prior: next to s it would cost small weights their digits
+        z = self.settings.z
+        return (self.settings.alpha_prior - 1) + (a + z) / (n + z)
 
     def _random_masks(self, rows: Tensor) -> Tensor:
         """B pixels each, uniformly, in random ones of their colours."""
