@@ -8,8 +8,8 @@ nothing from them, but a victim that keeps its own books may have charged for th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -35,6 +35,35 @@ class Victim(Protocol):
     @property
     def device(self) -> torch.device: ...
     def __call__(self, images: Tensor) -> Tensor: ...
+
+
+Gives = Literal["scores", "partial", "label"]
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a victim says of itself beyond what `Victim` demands; read with `traits`.
+
+    Attributes:
+        randomised: the same image may get another answer the next time.
+        gives: all scores, those of the best classes only (the rest are 0), or the label only
+            (one score of 1).
+        classes: names of the classes.
+        shape: (channels, height, width) of its images, if fixed.
+        framing: a `brusle.data.Framing` that brings photographs to that shape.
+    """
+
+    randomised: bool = False
+    gives: Gives = "scores"
+    classes: Sequence[str] | None = None
+    shape: tuple[int, int, int] | None = None
+    framing: Any = None
+
+
+def traits(victim: Victim) -> Traits:
+    """The traits of ``victim``; what it does not say has the usual value."""
+    said = {f.name: getattr(victim, f.name) for f in fields(Traits) if hasattr(victim, f.name)}
+    return Traits(**said)
 
 
 class BudgetError(BrusleError):

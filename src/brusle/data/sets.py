@@ -1,19 +1,18 @@
-"""Data sets by name, and single images from and to files."""
+"""Data sets by name."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 from importlib.resources import files
-from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from torch import Tensor
 
 from brusle.data import cifar10
-from brusle.errors import DataError, InputError
+from brusle.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -69,39 +68,3 @@ def load(name: str = "sample") -> Dataset:
     labels = torch.arange(rows).repeat_interleave(columns)
     names = tuple(f"test-{number:04d}" for row in index for number in row)
     return Dataset("sample", images, labels, cifar10.CLASSES, names)
-
-
-def read_image(path: str | Path, shape: tuple[int, int, int] | None = None) -> Tensor:
-    """Read an image file as ``(c, h, w)`` float32 in [0, 1].
-
-    Args:
-        path: any format that Pillow reads.
-        shape: what the victim wants; the size must fit, colours are converted.
-    """
-    try:
-        with Image.open(path) as file:
-            mode = {1: "L", 3: "RGB", 4: "RGBA"}[shape[0] if shape else 3]
-            levels = np.asarray(file.convert(mode))
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-        raise DataError(f"cannot open {path}: {error.strerror}") from error
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
-        raise DataError(
-            f"{path} is no image that can be read ({error}): give a PNG, JPEG or similar file"
-        ) from error
-    channels_last = levels[:, :, None] if levels.ndim == 2 else levels
-    pixels = np.ascontiguousarray(channels_last.transpose(2, 0, 1), dtype=np.float32)
-    image = torch.from_numpy(pixels / np.float32(255))
-    if shape is not None and tuple(image.shape) != shape:
-        _, h, w = shape
-        raise InputError(
-            f"{path} is {image.shape[1]} x {image.shape[2]} pixels, the victim takes {h} x {w}: "
-            f"resize it first"
-        )
-    return image
-
-
-def save_image(image: Tensor, path: str | Path) -> None:
-    """Write a ``(c, h, w)`` image in [0, 1] as an 8-bit PNG."""
-    levels = (image.detach().cpu().numpy() * 255).round().astype(np.uint8)
-    pixels = levels[0] if len(levels) == 1 else levels.transpose(1, 2, 0)
-    Image.fromarray(pixels).save(path, format="PNG")

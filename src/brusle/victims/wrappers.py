@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from brusle.allocation import keep_freed_memory
+from brusle.data.images import Framing
 from brusle.errors import InputError, VictimError
 from brusle.goals import Output
 
@@ -31,6 +32,7 @@ class TorchVictim:
         name: for messages and reports.
         classes: names of the classes, if known.
         shape: (channels, height, width) of its images, if fixed.
+        framing: how photographs of another size are brought to that shape, if known.
     """
 
     module: nn.Module
@@ -41,6 +43,7 @@ class TorchVictim:
     name: str = "model"
     classes: Sequence[str] | None = None
     shape: tuple[int, int, int] | None = None
+    framing: Framing | None = None
 
     def __post_init__(self) -> None:
         _check_output(self.output)

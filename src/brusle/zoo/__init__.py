@@ -25,13 +25,19 @@ def card(name: str) -> dict[str, Any]:
     return result
 
 
+def build(architecture: str, classes: int = 10) -> nn.Module:
+    """An untrained net of one of the zoo's architectures."""
+    from brusle.zoo.resnet import resnet20
+    from brusle.zoo.vit import SmallViT
+
+    return {"resnet20": resnet20, "vit": SmallViT}[architecture](classes)
+
+
 def load(name: str) -> nn.Module:
     """The model called ``name`` with its weights, in evaluation mode, on the CPU."""
     from safetensors.torch import load as load_tensors
 
-    from brusle.zoo.resnet import resnet20
-
-    model = resnet20(classes=len(card(name)["classes"]))
+    model = build(card(name)["architecture"], len(card(name)["classes"]))
     weights = files("brusle.zoo").joinpath("models", f"{name}.safetensors").read_bytes()
     model.load_state_dict(load_tensors(weights))
     return model.eval()

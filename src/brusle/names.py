@@ -1,0 +1,115 @@
+"""Names of victims, data and defences: ``kind:rest?option=value&option=value``.
+
+Kinds that brusle does not know are looked up among installed packages that declare an entry point
+in the group ``brusle.victims``, ``brusle.data`` or ``brusle.defences``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from brusle.errors import InputError
+
+_WORDS: dict[str, Any] = {"true": True, "on": True, "false": False, "off": False, "none": None}
+
+
+@dataclass
+class Name:
+    """A name taken apart.
+
+    Attributes:
+        text: the whole, for messages.
+        kind: what stands before the first colon.
+        rest: what stands between it and the question mark.
+        options: what stands behind; each is taken out when it is used (see `take` and `done`).
+    """
+
+    text: str
+    kind: str
+    rest: str
+    options: dict[str, str] = field(default_factory=dict)
+    _known: list[str] = field(default_factory=list)
+
+    @classmethod
+    def parse(cls, text: str) -> Name:
+        """Take ``text`` apart."""
+        kind, _, tail = text.partition(":")
+        rest, _, query = tail.partition("?")
+        options: dict[str, str] = {}
+        for item in filter(None, query.split("&")):
+            key, equals, value = item.partition("=")
+            if not equals:
+                raise InputError(f"option {key!r} of {text!r} has no value: write {key}=VALUE")
+            options[key] = value
+        return cls(text, kind, rest, options)
+
+    def take(self, option: str, default: str | None = None) -> str | None:
+        """The option's text, once; ``default`` if it is not given."""
+        self._known.append(option)
+        return self.options.pop(option, default)
+
+    def take_numbers(self, option: str) -> tuple[float, ...] | None:
+        """The option as numbers with commas between, once."""
+        text = self.take(option)
+        if text is None:
+            return None
+        try:
+            return tuple(float(part) for part in text.split(","))
+        except ValueError as error:
+            raise InputError(
+                f"option {option} of {self.text!r} is {text!r}: give numbers with commas between"
+            ) from error
+
+    def take_choice(self, option: str, choices: tuple[str, ...], default: str) -> str:
+        """The option, once, which must be one of ``choices``."""
+        value = self.take(option, default)
+        if value not in choices:
+            raise InputError(
+                f"option {option} of {self.text!r} is {value!r}: choose from {', '.join(choices)}"
+            )
+        return value
+
+    def take_flag(self, option: str, default: bool) -> bool:
+        """The option as true or false, once."""
+        value = plain_value(self.take(option, str(default)) or "")
+        if not isinstance(value, bool):
+            raise InputError(f"option {option} of {self.text!r} must be true or false")
+        return value
+
+    def done(self) -> None:
+        """Raise if options are left that nobody has taken."""
+        for option in self.options:
+            known = self._known or ["none"]
+            raise InputError(f"{self.text!r} has no option {option!r}{hint(option, known)}")
+
+
+def plain_value(text: str) -> Any:
+    """``text`` as a truth value, None, integer or float where it is one."""
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def hint(wrong: str, known: Iterable[str], most: int = 1) -> str:
+    """The end of an "unknown name" message: close names, or all of them if there are few."""
+    known = list(known)
+    close = difflib.get_close_matches(wrong, known, n=most, cutoff=0.6)
+    if close:
+        return f": did you mean {' or '.join(map(repr, close))}?"
+    if len(known) > 24:
+        return f": known are {', '.join(known[:6])}, ... ({len(known)} in all)"
+    return f": known are {', '.join(known)}"
+
+
+def plugins(group: str) -> dict[str, EntryPoint]:
+    """What other packages offer in the group ``brusle.<group>``, by kind."""
+    return {point.name: point for point in entry_points(group=f"brusle.{group}")}
