@@ -25,7 +25,7 @@ def checked(change, pixels=2, targets=None) -> tuple[dict[int, str], Oracle]:
     labels = own_labels(model, images)
     problems = Problems.make(images, labels, targets)
     oracle = Oracle(model.victim(), 1, limit=0, batch_size=8)
-    return verify(oracle, problems, change(images.clone()), [0], pixels), oracle
+    return verify(oracle, problems, change(images.clone()), [0], pixels).refused, oracle
 
 
 def test_refuses_too_many_pixels_without_a_query() -> None:

@@ -17,10 +17,11 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
+from brusle import rng
 from brusle.allocation import keep_freed_memory
-from brusle.errors import VictimError
+from brusle.errors import InputError, VictimError
 from brusle.goals import Goal, Loss
-from brusle.oracle import Column, Oracle, Victim
+from brusle.oracle import Column, Oracle, Victim, traits
 from brusle.problems import Edits, Problems
 from brusle.results import AttackResult, Status
 from brusle.verify import verify
@@ -161,6 +162,7 @@ def run(
     seed: int = 0,
     restart: int = 0,
     batch_size: int,
+    eot: int = 1,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> AttackResult:
     """Attack all ``problems``; the result does not depend on ``batch_size`` or their order.
@@ -173,7 +175,8 @@ def run(
     if victim.device.type == "cpu":
         keep_freed_memory()
     with torch.no_grad():
-        result = _Run(attack, victim, problems, seed, restart, batch_size, on_progress).result()
+        settings = (seed, restart, batch_size, eot, on_progress)
+        result = _Run(attack, victim, problems, *settings).result()
     result.seconds = time.monotonic() - began
     return result
 
@@ -189,14 +192,18 @@ class _Run:
         seed: int,
         restart: int,
         batch_size: int,
+        eot: int,
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
+        if eot > attack.queries:
+            raise InputError(f"{attack.queries} queries are not enough for one answer of eot={eot}")
         targeted = problems.targets is not None
         self.attack, self.problems = attack, problems
         self.seed, self.restart = seed, restart
         self.device = victim.device
         self.goal = Goal(targeted, attack.loss_for(targeted), victim.output)
-        self.oracle = Oracle(victim, len(problems), attack.queries, batch_size)
+        streams = rng.streams(seed, problems.ids, restart)
+        self.oracle = Oracle(victim, len(problems), attack.queries, batch_size, eot, streams)
         self.outcome = self._clean_pass()
         status = enumerate(self.outcome.status)
         self.waiting = torch.tensor([row for row, s in status if s == "failed"], dtype=torch.int64)
@@ -215,10 +222,11 @@ class _Run:
                 self.on_progress(self._progress(live))
         self.outcome.queries = self.oracle.ledger.attack
         pixels, hits = self.attack.pixels, sorted(self.hits)
-        refused = verify(self.oracle, self.problems, self.outcome.images, hits, pixels)
+        verdict = verify(self.oracle, self.problems, self.outcome.images, hits, pixels)
         for row in hits:
-            self.outcome.status[row] = "unverified" if row in refused else "success"
-        self.outcome.errors |= refused
+            self.outcome.status[row] = "unverified" if row in verdict.refused else "success"
+        self.outcome.stable[verdict.stable] = True
+        self.outcome.errors |= verdict.refused
         return self.outcome
 
     def _clean_pass(self) -> AttackResult:
@@ -246,6 +254,8 @@ class _Run:
             clean_labels=labels,
             losses=torch.full((n,), torch.nan, dtype=torch.float64),
             ledger=self.oracle.ledger,
+            stable=torch.zeros(n, dtype=torch.bool),
+            randomised=traits(self.oracle.victim).randomised,
             errors=dict(answers.errors),
         )
 
@@ -300,7 +310,8 @@ class _Run:
             failed[at] = True
             self.outcome.status[int(live.rows[at])] = "error"
             self.outcome.errors[int(live.rows[at])] = reason
-        return success | failed | (self.oracle.ledger.attack[live.rows] >= self.attack.queries)
+        spent = self.oracle.ledger.attack[live.rows]
+        return success | failed | (spent + self.oracle.eot > self.attack.queries)
 
     def _refill(self, live: _Live, finished: Tensor) -> _Live:
         """Record finished problems; put waiting ones in their place, or close the gaps."""

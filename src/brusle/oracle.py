@@ -1,19 +1,22 @@
 """The only caller of a victim while an attack runs, and the only place where queries are counted.
 
-A query is one image that the victim has answered. Images that were sent without a usable answer
+A query is one image that the victim has answered. Against a randomised victim an attack may have
+every candidate answered several times and averaged (expectation over transformation, Athalye et
+al., ICML 2018); each of these draws is a query. Images that were sent without a usable answer
 (the call raised, or the scores were NaN) are counted apart, as ``lost``: the attack learned
 nothing from them, but a victim that keeps its own books may have charged for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from brusle import rng
 from brusle.errors import BrusleError, InputError, VictimError
 from brusle.goals import Output
 
@@ -64,6 +67,16 @@ def traits(victim: Victim) -> Traits:
     """The traits of ``victim``; what it does not say has the usual value."""
     said = {f.name: getattr(victim, f.name) for f in fields(Traits) if hasattr(victim, f.name)}
     return Traits(**said)
+
+
+def put(victim: Victim, images: Tensor, keys: Tensor) -> Tensor:
+    """Ask ``victim``; if it draws random numbers, they are a function of the ``(n,)`` ``keys``.
+
+    A randomised victim that wants its answers to be reproducible has a method
+    ``draw(images, keys)``; one without is called, and the same seed may give another result.
+    """
+    draw: Callable[[Tensor, Tensor], Tensor] | None = getattr(victim, "draw", None)
+    return victim(images) if draw is None else draw(images, keys)
 
 
 class BudgetError(BrusleError):
@@ -126,19 +139,41 @@ class Oracle:
         problems: how many problems there are; the ledger has a row for each.
         limit: hard limit on ``initial + search`` queries of each problem.
         batch_size: most images in one call of the victim.
+        eot: answers that are averaged for every image; more than 1 for randomised victims only.
+        streams: ``(problems,)`` keys from `rng.streams` that a victim's noise depends on.
     """
 
-    def __init__(self, victim: Victim, problems: int, limit: int, batch_size: int) -> None:
+    def __init__(
+        self,
+        victim: Victim,
+        problems: int,
+        limit: int,
+        batch_size: int,
+        eot: int = 1,
+        streams: Tensor | None = None,
+    ) -> None:
         if batch_size < 1:
             raise InputError(f"batch_size is {batch_size}: it must be at least 1")
+        if eot < 1:
+            raise InputError(f"eot is {eot}: it must be at least 1")
+        if eot > 1 and not traits(victim).randomised:
+            raise InputError(
+                f"eot is {eot}, but {victim.name} is not randomised and would give the same answer "
+                f"{eot} times: leave it at 1, or declare the victim with randomised=True"
+            )
         self.victim = victim
         self.limit = limit
         self.batch_size = batch_size
+        self.eot = eot
         self.ledger = Ledger.empty(problems)
         self.classes: int | None = None
+        nobody = torch.arange(problems)
+        self._streams = rng.streams(0, nobody) if streams is None else streams
+        self._draws = torch.zeros(problems, dtype=torch.int64)
+        self._keyed = hasattr(victim, "draw")
 
     def ask(self, rows: Tensor, images: Tensor, columns: Sequence[Column] | Column) -> Answers:
-        """Query ``images``, one for each problem in ``rows``.
+        """Query ``images``, one for each problem in ``rows``: `eot` draws, averaged.
 
         Args:
             rows: ``(n,)`` problem numbers, all different, on the CPU.
@@ -147,23 +182,38 @@ class Oracle:
         """
         shares = _shares(columns)
         for column, mine in shares.items():
-            over = self.ledger.attack[rows[mine]] >= self.limit
+            over = self.ledger.attack[rows[mine]] + self.eot > self.limit
             if column in ("initial", "search") and bool(over.any()):
                 problem = int(rows[mine][over][0])
                 raise BudgetError(f"problem {problem} has spent its {self.limit} queries")
-        size = self.batch_size
-        batches = zip(torch.split(rows, size), torch.split(images, size), strict=True)
-        answers = _join([self._ask_some(*batch) for batch in batches])
+        answers = self._draw(rows, images, shares)
+        for _ in range(self.eot - 1):
+            more = self._draw(rows, images, shares)
+            answers = Answers(answers.scores + more.scores, answers.errors | more.errors)
+        return answers if self.eot == 1 else Answers(answers.scores / self.eot, answers.errors)
+
+    def ask_once(self, rows: Tensor, images: Tensor, column: Column) -> Answers:
+        """Query with a single draw, whatever `eot` says: what a user of the victim would see."""
+        return self._draw(rows, images, _shares(column))
+
+    def _draw(self, rows: Tensor, images: Tensor, shares: dict[Column, Tensor | slice]) -> Answers:
+        """One answer for each image, in batches, and booked."""
+        keys = rows
+        if self._keyed:
+            keys = rng.seeds(self._streams[rows], self._draws[rows])
+            self._draws[rows] += 1
+        parts = (torch.split(part, self.batch_size) for part in (rows, images, keys))
+        answers = _join([self._ask_some(*batch) for batch in zip(*parts, strict=True)])
         answered = torch.ones(len(rows), dtype=torch.int64)
         answered[list(answers.errors)] = 0
         for column, mine in shares.items():
             getattr(self.ledger, column)[rows[mine]] += answered[mine]
         return answers
 
-    def _ask_some(self, rows: Tensor, images: Tensor) -> Answers:
+    def _ask_some(self, rows: Tensor, images: Tensor, keys: Tensor) -> Answers:
         """One call; if it raises, halve until the guilty images are found."""
         try:
-            scores = self.victim(images.to(self.victim.device))
+            scores = put(self.victim, images.to(self.victim.device), keys)
         except BrusleError:
             raise
         except torch.OutOfMemoryError as error:
@@ -178,8 +228,8 @@ class Oracle:
                 blank = torch.full((1, self.classes or 0), torch.nan, device=self.victim.device)
                 return Answers(blank, {0: f"the victim raised {reason}"})
             half = (len(rows) + 1) // 2
-            halves = zip(torch.split(rows, half), torch.split(images, half), strict=True)
-            return _join([self._ask_some(*part) for part in halves])
+            parts = (torch.split(part, half) for part in (rows, images, keys))
+            return _join([self._ask_some(*part) for part in zip(*parts, strict=True)])
         self._check_shape(scores, len(rows))
         bad = (~scores.isfinite()).any(1)
         if not bad.any():

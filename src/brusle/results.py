@@ -40,6 +40,9 @@ class AttackResult:
         clean_labels: ``(n,)`` what it says to the clean images; -1 where it is not known.
         losses: ``(n,)`` loss of ``images``.
         ledger: all queries by purpose.
+        stable: ``(n,)`` bool: the success can be repeated. The same as ``success`` unless the
+            victim is randomised; then more than half of 20 fresh answers must reach the goal.
+        randomised: whether the victim says that its answers vary.
         errors: image number to reason, for the statuses "error" and "unverified".
         seconds: wall-clock time.
     """
@@ -54,6 +57,8 @@ class AttackResult:
     clean_labels: Tensor
     losses: Tensor
     ledger: Ledger
+    stable: Tensor
+    randomised: bool
     errors: dict[int, str] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -92,6 +97,12 @@ class AttackResult:
         return {q: int((hits <= q).sum()) / count if count else float("nan") for q in at}
 
     @property
+    def stable_asr(self) -> float:
+        """Attack success rate that counts stable successes only."""
+        count = int(self.attacked.sum())
+        return int(self.stable.sum()) / count if count else float("nan")
+
+    @property
     def robust_accuracy(self) -> float:
         """Share of all images without error that are classified correctly to the end."""
         count = len(self) - int(self._is("error").sum())
@@ -103,4 +114,6 @@ class AttackResult:
     def __repr__(self) -> str:
         counts = {s: self.status.count(s) for s in dict.fromkeys(self.status)}
         text = ", ".join(f"{count} {status}" for status, count in counts.items())
-        return f"AttackResult({text}; asr {self.asr():.3f}; {self.attack!r}, seed {self.seed})"
+        stable = f" (stable {self.stable_asr:.3f})" if self.randomised else ""
+        rate = f"asr {self.asr():.3f}{stable}"
+        return f"AttackResult({text}; {rate}; {self.attack!r}, seed {self.seed})"

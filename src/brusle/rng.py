@@ -74,6 +74,12 @@ def bits(stream: Tensor, step: Tensor | int, tag: int, count: int) -> Tensor:
     return halves.bitwise_and_(0x7FFFFFFF)
 
 
+def seeds(stream: Tensor, step: Tensor) -> Tensor:
+    """``(n,)`` 62-bit seeds for generators of other libraries, apart from all `bits`."""
+    high, low = bits(stream, step, _TAGS - 1, 2).long().unbind(1)
+    return (high << 31) | low
+
+
 def uniform(numbers: Tensor) -> Tensor:
     """`bits` as float64 numbers in (0, 1), never 0 or 1."""
     return numbers.double().add_(0.5).mul_(2.0**-31)

@@ -3,11 +3,15 @@
 A success counts only if the adversarial image differs from the original in at most the allowed
 number of pixels, lies in [0, 1], and still reaches the goal after it has been written to and
 read from an 8-bit PNG. Nothing of the attack is used but its final image.
+
+A randomised victim answers differently each time, so its successes come in two strengths: the first
+hit, as the attack reported it, and stable, if more than half of 20 fresh answers reach the goal.
 """
 
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -15,7 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from brusle.oracle import Oracle
+from brusle.oracle import Oracle, traits
 from brusle.problems import Problems
 
 
@@ -43,35 +47,67 @@ def _one_png(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return back.reshape(n, h, w, c).transpose(0, 3, 1, 2)
 
 
+STABLE_DRAWS = 20
+
+
+@dataclass
+class Verdict:
+    """What the check found.
+
+    Attributes:
+        refused: problem number to the reason why its success does not count.
+        stable: the problems whose success can be repeated.
+    """
+
+    refused: dict[int, str] = field(default_factory=dict)
+    stable: list[int] = field(default_factory=list)
+
+
 def verify(
     oracle: Oracle, problems: Problems, images: Tensor, rows: list[int], pixels: int
-) -> dict[int, str]:
-    """Check ``images`` of the problems ``rows``; return the reasons of those that do not hold.
+) -> Verdict:
+    """Check ``images`` of the problems ``rows``.
 
-    The label is asked of the victim once per image, counted in the ledger's ``verify`` column.
+    The victim is asked once per image, `STABLE_DRAWS` times if it is randomised; these queries are
+    counted in the ledger's ``verify`` column.
     """
-    reasons: dict[int, str] = {}
+    verdict = Verdict()
     for row in rows:
         original, image = problems.images[row].numpy(), images[row].numpy()
         changed = int((original != image).any(axis=0).sum())
         if changed > pixels:
-            reasons[row] = f"{changed} pixels differ from the original, {pixels} are allowed"
+            verdict.refused[row] = (
+                f"{changed} pixels differ from the original, {pixels} are allowed"
+            )
         elif not (image.min() >= 0 and image.max() <= 1):
-            reasons[row] = f"values from {image.min():g} to {image.max():g} leave [0, 1]"
-    good = [row for row in rows if row not in reasons]
+            verdict.refused[row] = f"values from {image.min():g} to {image.max():g} leave [0, 1]"
+    good = [row for row in rows if row not in verdict.refused]
     if not good:
-        return reasons
+        return verdict
     saved = torch.from_numpy(png_round_trip(images[good].numpy()))
-    answers = oracle.ask(torch.tensor(good), saved, "verify")
-    labels = answers.scores.float().cpu().numpy().argmax(axis=1)
-    for at, row in enumerate(good):
-        label = int(labels[at])
-        if problems.targets is None:
-            holds = label != int(problems.labels[row])
-        else:
-            holds = label == int(problems.targets[row])
-        if at in answers.errors:
-            reasons[row] = answers.errors[at]
-        elif not holds:
-            reasons[row] = f"after an 8-bit PNG round trip the victim says class {label}"
-    return reasons
+    randomised = traits(oracle.victim).randomised
+    draws = STABLE_DRAWS if randomised else 1
+    hits = np.zeros(len(good), dtype=np.int64)
+    for _ in range(draws):
+        answers = oracle.ask_once(torch.tensor(good), saved, "verify")
+        labels = answers.scores.float().cpu().numpy().argmax(axis=1)
+        for at, row in enumerate(good):
+            if at in answers.errors:
+                verdict.refused[row] = answers.errors[at]
+            else:
+                hits[at] += _holds(problems, row, int(labels[at]))
+            if not randomised and at not in answers.errors and not hits[at]:
+                verdict.refused[row] = (
+                    f"after an 8-bit PNG round trip the victim says class {labels[at]}"
+                )
+    counted = zip(good, hits, strict=True)
+    verdict.stable = [
+        row for row, count in counted if 2 * count > draws and row not in verdict.refused
+    ]
+    return verdict
+
+
+def _holds(problems: Problems, row: int, label: int) -> bool:
+    if problems.targets is None:
+        return label != int(problems.labels[row])
+    return label == int(problems.targets[row])

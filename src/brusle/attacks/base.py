@@ -39,6 +39,7 @@ class SparseAttack:
         device: str = "auto",
         ids: Any = None,
         starts: Any = None,
+        eot: int = 1,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> AttackResult:
         """Attack ``images`` and return one result per image.
@@ -54,6 +55,8 @@ class SparseAttack:
             device: ``"auto"`` (where the victim is), ``"cpu"``, ``"cuda"``, ...
             ids: ``(n,)`` integers that random numbers depend on; a hash of the image if None.
             starts: starting images, for the options that want one.
+            eot: answers that are averaged for every candidate, each counted as a query; for
+                randomised victims.
             on_progress: called whenever images finish.
         """
         # here and not above: an attack works on any victim and needs to know none
@@ -65,7 +68,13 @@ class SparseAttack:
         if batch_size is None:
             batch_size = default_batch_size(problems.shape, victim.device)
         return run(
-            self, victim, problems, seed=seed, batch_size=batch_size, on_progress=on_progress
+            self,
+            victim,
+            problems,
+            seed=seed,
+            batch_size=batch_size,
+            eot=eot,
+            on_progress=on_progress,
         )
 
     @property

@@ -51,6 +51,7 @@ class Summary:
         attacked: those that were classified correctly and without error.
         asr: successes over attacked (the paper's attack success rate).
         asr_at: the same within fewer queries.
+        stable: stable successes over attacked; None unless the victim is randomised.
         robust: robust accuracy, failures of the attack over all images without error.
         median_queries: over attacked images, a failure counting as the limit.
         mean_queries: likewise.
@@ -63,6 +64,7 @@ class Summary:
     attacked: int
     asr: Rate
     asr_at: dict[int, Rate]
+    stable: Rate | None
     robust: Rate
     median_queries: float
     mean_queries: float
@@ -85,6 +87,7 @@ class Summary:
             attacked=attacked,
             asr=Rate(len(hits), attacked),
             asr_at={q: Rate(int((hits <= q).sum()), attacked) for q in at},
+            stable=Rate(int(result.stable.sum()), attacked) if result.randomised else None,
             robust=Rate(result.status.count("failed"), len(result) - errors),
             median_queries=statistics.median(spent) if spent else math.nan,
             mean_queries=statistics.fmean(spent) if spent else math.nan,
@@ -104,6 +107,7 @@ class Summary:
             "attacked": self.attacked,
             "asr": self.asr.as_dict(),
             "asr_at": {str(q): rate.as_dict() for q, rate in self.asr_at.items()},
+            "asr_stable": None if self.stable is None else self.stable.as_dict(),
             "robust_accuracy": self.robust.as_dict(),
             "median_queries": number(self.median_queries),
             "mean_queries": number(self.mean_queries),

@@ -206,6 +206,7 @@ def result_rows(setting: Setting, result: AttackResult, data: Dataset) -> Iterab
             "target": target,
             "clean_label": int(result.clean_labels[i]),
             "status": result.status[i],
+            "stable": bool(result.stable[i]),
             "queries": int(result.queries[i]),
             "pixels": pixels[i],
             "final_label": int(result.labels[i]),

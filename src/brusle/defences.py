@@ -1,0 +1,288 @@
+"""Defences: victims that wrap a victim and change what goes in or what comes out.
+
+    victim = brusle.defences.RandomNoise(brusle.load_victim("zoo:cifar10-resnet20"), sigma=0.02)
+    victim = brusle.defences.make("rnd:0.02", victim)        # the same, as --defence does it
+
+A defended victim says what it has become: randomised, or giving only part of the scores.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.nn import functional as F
+
+from brusle import rng
+from brusle.errors import InputError
+from brusle.goals import Output
+from brusle.names import hint, plain_value, plugins
+from brusle.oracle import Gives, Victim, put, traits
+
+
+@dataclass(frozen=True)
+class Defence:
+    """What all defences share: they pass on what the wrapped ``victim`` says of itself."""
+
+    victim: Victim
+
+    @property
+    def label(self) -> str:
+        """The defence as `make` would take it."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        return f"{self.victim.name} + {self.label}"
+
+    @property
+    def device(self) -> torch.device:
+        return self.victim.device
+
+    @property
+    def output(self) -> Output:
+        return self.victim.output
+
+    @property
+    def randomised(self) -> bool:
+        return traits(self.victim).randomised
+
+    @property
+    def gives(self) -> Gives:
+        return traits(self.victim).gives
+
+    @property
+    def classes(self) -> Sequence[str] | None:
+        return traits(self.victim).classes
+
+    @property
+    def shape(self) -> tuple[int, int, int] | None:
+        return traits(self.victim).shape
+
+    @property
+    def framing(self) -> Any:
+        return traits(self.victim).framing
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Scores of ``(n, c, h, w)`` images; noise follows torch's global seed."""
+        return self.draw(images, torch.randint(2**62, (len(images),)))
+
+    def draw(self, images: Tensor, keys: Tensor) -> Tensor:
+        """Scores of images, with noise that is a function of the ``(n,)`` ``keys``."""
+        # the wrapped victim may be a noisy one as well: its noise must be another
+        return self.after(put(self.victim, self.before(images, keys), rng.mix(~keys)))
+
+    def before(self, images: Tensor, keys: Tensor) -> Tensor:
+        """What the defence does to images."""
+        return images
+
+    def after(self, scores: Tensor) -> Tensor:
+        """What the defence does to scores."""
+        return scores
+
+
+@dataclass(frozen=True)
+class RandomNoise(Defence):
+    """RND (Qin et al., NeurIPS 2021): Gaussian noise on the input of every query.
+
+    The noise is inside the defended service, so the noisy image is not cut back to [0, 1].
+
+    Attributes:
+        sigma: standard deviation, for images in [0, 1].
+    """
+
+    sigma: float = 0.02
+
+    def __post_init__(self) -> None:
+        _require(self.sigma > 0, f"rnd needs a standard deviation above 0, not {self.sigma}")
+
+    @property
+    def label(self) -> str:
+        return f"rnd:{self.sigma:g}"
+
+    @property
+    def randomised(self) -> bool:
+        return True
+
+    def before(self, images: Tensor, keys: Tensor) -> Tensor:
+        # one generator per image: its noise cannot depend on the batch it is in
+        generators = (torch.Generator().manual_seed(key) for key in keys.tolist())
+        shape = images.shape[1:]
+        noise = torch.stack([torch.randn(shape, generator=g) for g in generators])
+        return images + self.sigma * noise.to(images.device)
+
+
+@dataclass(frozen=True)
+class MedianFilter(Defence):
+    """The median of ``size`` x ``size`` pixels, per channel, borders reflected."""
+
+    size: int = 3
+
+    def __post_init__(self) -> None:
+        odd = isinstance(self.size, int) and self.size % 2 == 1 and self.size > 1
+        _require(odd, f"median needs an odd size of 3 or more, not {self.size}")
+
+    @property
+    def label(self) -> str:
+        return f"median:{self.size}"
+
+    def before(self, images: Tensor, keys: Tensor) -> Tensor:
+        half, side = self.size // 2, self.size
+        padded = F.pad(images, (half,) * 4, mode="reflect")
+        windows = padded.unfold(2, side, 1).unfold(3, side, 1).flatten(4)
+        return windows.median(dim=4).values
+
+
+@dataclass(frozen=True)
+class Jpeg(Defence):
+    """Images saved as JPEG of ``quality`` (1 to 95) and read back."""
+
+    quality: int = 75
+
+    def __post_init__(self) -> None:
+        good = isinstance(self.quality, int) and 1 <= self.quality <= 95
+        _require(good, f"jpeg needs a quality from 1 to 95, not {self.quality}")
+
+    @property
+    def label(self) -> str:
+        return f"jpeg:{self.quality}"
+
+    def before(self, images: Tensor, keys: Tensor) -> Tensor:
+        if images.shape[1] not in (1, 3):
+            raise InputError(f"jpeg knows 1 or 3 channels, the images have {images.shape[1]}")
+        levels = (images * 255).round().clamp(0, 255).byte().permute(0, 2, 3, 1).cpu().numpy()
+        saved = np.stack([self._round_trip(image) for image in levels])
+        back = torch.from_numpy(saved).permute(0, 3, 1, 2)
+        return (back.float() / 255).to(images.device)
+
+    def _round_trip(self, levels: Any) -> Any:
+        grey = levels.shape[2] == 1
+        file = io.BytesIO()
+        picture = Image.fromarray(levels[:, :, 0] if grey else levels)
+        picture.save(file, "JPEG", quality=self.quality)
+        return np.asarray(Image.open(file)).reshape(levels.shape)
+
+
+@dataclass(frozen=True)
+class RoundScores(Defence):
+    """Probabilities rounded to so many ``decimals``."""
+
+    decimals: int = 2
+
+    def __post_init__(self) -> None:
+        good = isinstance(self.decimals, int) and self.decimals >= 0
+        _require(good, f"round needs a number of decimals, not {self.decimals}")
+
+    @property
+    def label(self) -> str:
+        return f"round:{self.decimals}"
+
+    @property
+    def output(self) -> Output:
+        return "probabilities"
+
+    def after(self, scores: Tensor) -> Tensor:
+        # decided in float64, or 0.285 would be 0.28 or 0.29 by the accident of its float32 digits
+        return _probabilities(scores, self.victim.output).double().round(decimals=self.decimals)
+
+
+@dataclass(frozen=True)
+class TopScores(Defence):
+    """The probabilities of the best ``k`` classes; those of all others are given as 0."""
+
+    k: int = 5
+
+    def __post_init__(self) -> None:
+        _require(isinstance(self.k, int) and self.k >= 1, f"topk needs k of 1 or more: {self.k}")
+
+    @property
+    def label(self) -> str:
+        return f"topk:{self.k}"
+
+    @property
+    def output(self) -> Output:
+        return "probabilities"
+
+    @property
+    def gives(self) -> Gives:
+        return "label" if traits(self.victim).gives == "label" else "partial"
+
+    def after(self, scores: Tensor) -> Tensor:
+        scores = _probabilities(scores, self.victim.output)
+        values, index = scores.topk(min(self.k, scores.shape[1]))
+        return torch.zeros_like(scores).scatter(1, index, values)
+
+
+@dataclass(frozen=True)
+class LabelOnly(Defence):
+    """The predicted label and nothing else: a score of 1 for it, 0 for the others."""
+
+    @property
+    def label(self) -> str:
+        return "label"
+
+    @property
+    def output(self) -> Output:
+        return "probabilities"
+
+    @property
+    def gives(self) -> Gives:
+        return "label"
+
+    def after(self, scores: Tensor) -> Tensor:
+        return F.one_hot(scores.argmax(1), scores.shape[1]).to(scores.dtype)
+
+
+DEFENCES: dict[str, Callable[..., Victim]] = {
+    "rnd": RandomNoise,
+    "median": MedianFilter,
+    "jpeg": Jpeg,
+    "round": RoundScores,
+    "topk": TopScores,
+    "label": LabelOnly,
+}
+
+
+def make(spec: str, victim: Victim) -> Victim:
+    """Put the defence that ``spec`` describes before ``victim``.
+
+    Args:
+        spec: ``rnd:0.02``, ``median:3``, ``jpeg:75``, ``round:2``, ``topk:5``, ``label``, or the
+            name of a plugin (entry point group ``brusle.defences``, called with the victim and
+            the values).
+        victim: the victim to defend.
+    """
+    name, _, rest = spec.partition(":")
+    values = [plain_value(value) for value in rest.split(",")] if rest else []
+    others = plugins("defences")
+    if name not in DEFENCES and name not in others:
+        raise InputError(f"unknown defence {name!r}{hint(name, [*DEFENCES, *others])}")
+    build = DEFENCES[name] if name in DEFENCES else others[name].load()
+    if any(isinstance(value, str | bool) or value is None for value in values):
+        raise InputError(f"defence {spec!r}: {rest!r} is no number")
+    try:
+        defended: Victim = build(victim, *values)
+    except TypeError as error:
+        raise InputError(f"defence {spec!r} has too many or too few values ({error})") from error
+    return defended
+
+
+def known_defences() -> dict[str, str]:
+    """Names that `make` takes, with a line about each."""
+    lines = {name: (build.__doc__ or "").splitlines()[0] for name, build in DEFENCES.items()}
+    return lines | {name: f"from {point.value}" for name, point in plugins("defences").items()}
+
+
+def _probabilities(scores: Tensor, output: Output) -> Tensor:
+    return scores.softmax(1) if output == "logits" else scores
+
+
+def _require(good: bool, message: str) -> None:
+    if not good:
+        raise InputError(message)
