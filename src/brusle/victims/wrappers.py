@@ -13,6 +13,7 @@ from brusle.allocation import keep_freed_memory
 from brusle.data.images import Framing
 from brusle.errors import InputError, VictimError
 from brusle.goals import Output
+from brusle.victims.fusion import Fused
 
 Arrays = Literal["torch", "numpy"]
 
@@ -33,6 +34,8 @@ class TorchVictim:
         classes: names of the classes, if known.
         shape: (channels, height, width) of its images, if fixed.
         framing: how photographs of another size are brought to that shape, if known.
+        randomised: its answers to the same image vary.
+        fuse: merge batch normalisations into convolutions (see `brusle.victims.fusion`).
     """
 
     module: nn.Module
@@ -44,6 +47,8 @@ class TorchVictim:
     classes: Sequence[str] | None = None
     shape: tuple[int, int, int] | None = None
     framing: Framing | None = None
+    randomised: bool = False
+    fuse: bool = True
 
     def __post_init__(self) -> None:
         _check_output(self.output)
@@ -52,19 +57,28 @@ class TorchVictim:
         self.module.to(device=self.device, dtype=self.dtype).eval()
         if self.channels_last:
             self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._fused: Fused | None = None
 
     def __call__(self, images: Tensor) -> Tensor:
         """Scores of ``(n, c, h, w)`` images."""
         layout = torch.channels_last if self.channels_last else torch.contiguous_format
         with torch.inference_mode():
             images = images.to(self.device, self.dtype).contiguous(memory_format=layout)
-            scores = self.module(images)
+            scores = self._runner()(images)
         if not isinstance(scores, Tensor):
             raise VictimError(
                 f"{self.name} returned {type(scores).__name__}: wrap it so that it returns one "
                 f"tensor of scores"
             )
         return _check_kind(scores, self.output, self.name)
+
+    def _runner(self) -> nn.Module:
+        """The module, with normalisations merged as long as its weights are as they were then."""
+        if not self.fuse:
+            return self.module
+        if self._fused is None or not self._fused.is_current():
+            self._fused = Fused(self.module)
+        return self._fused.quick
 
 
 @dataclass
@@ -79,6 +93,7 @@ class FunctionVictim:
         name: for messages and reports.
         classes: names of the classes, if known.
         shape: (channels, height, width) of its images, if fixed.
+        randomised: its answers to the same image vary.
     """
 
     function: Callable[[Any], Any]
@@ -88,6 +103,7 @@ class FunctionVictim:
     name: str = "function"
     classes: Sequence[str] | None = None
     shape: tuple[int, int, int] | None = None
+    randomised: bool = False
 
     def __post_init__(self) -> None:
         _check_output(self.output)
@@ -122,6 +138,7 @@ def wrap(
     name: str | None = None,
     classes: Sequence[str] | None = None,
     shape: tuple[int, int, int] | None = None,
+    randomised: bool = False,
 ) -> TorchVictim | FunctionVictim:
     """Declare what a model or function gives, and get a victim.
 
@@ -133,15 +150,24 @@ def wrap(
         name: for messages and reports; the class or function name if None.
         classes: names of the classes.
         shape: (channels, height, width) of its images, if fixed.
+        randomised: its answers to the same image vary, as with noise or dropout at test time.
     """
     if not callable(model):
         raise InputError(f"{model!r} cannot be called: give an nn.Module or a function")
     device = torch.device(device)
     if isinstance(model, nn.Module):
         label = name or type(model).__name__
-        return TorchVictim(model, output, device, name=label, classes=classes, shape=shape)
+        return TorchVictim(
+            model,
+            output,
+            device,
+            name=label,
+            classes=classes,
+            shape=shape,
+            randomised=randomised,
+        )
     label = name or str(getattr(model, "__name__", type(model).__name__))
-    return FunctionVictim(model, output, arrays, device, label, classes, shape)
+    return FunctionVictim(model, output, arrays, device, label, classes, shape, randomised)
 
 
 def normalised(module: nn.Module, mean: Sequence[float], std: Sequence[float]) -> nn.Module:
