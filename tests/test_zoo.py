@@ -1,5 +1,5 @@
-import re
 import struct
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 
@@ -11,25 +11,50 @@ import brusle
 from brusle import zoo
 from brusle.data import cifar10
 from brusle.errors import DataError
-from brusle.zoo.train import Recipe, augment, train
+from brusle.zoo.adversaries import pgd, project
+from brusle.zoo.train import RECIPES, Recipe, Trainer, augment, robust_accuracy
+from brusle.zoo.vit import SmallViT
+
+NAMES = zoo.names()
 
 
-def test_the_bundled_net_is_what_its_card_says() -> None:
-    card = zoo.card("cifar10-resnet20")
-    net = zoo.load("cifar10-resnet20")
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_are_what_the_card_says(name) -> None:
+    card, net = zoo.card(name), zoo.load(name)
     assert sum(p.numel() for p in net.parameters()) == card["parameters"]
-    assert card["test_accuracy"] >= 0.905
-    weights = files("brusle.zoo").joinpath("models", "cifar10-resnet20.safetensors").read_bytes()
-    assert len(weights) < 1.2e6
+    weights = files("brusle.zoo").joinpath("models", f"{name}.safetensors").read_bytes()
     header = struct.unpack("<Q", weights[:8])[0]
     assert weights[8 : 8 + header].startswith(b"{")  # safetensors: a JSON header, no pickle
+    assert asdict(RECIPES[name]).items() >= card["recipe"].items()
 
 
-def test_the_bundled_net_classifies_the_bundled_images() -> None:
-    victim, data = brusle.load_victim("zoo:cifar10-resnet20"), brusle.data.load("sample")
+def test_the_zoo_is_complete_and_small() -> None:
+    threats = {zoo.card(name).get("threat") for name in NAMES}
+    assert threats == {None, "linf", "l2", "l1", "l0"}
+    assert zoo.card("cifar10-resnet20")["test_accuracy"] >= 0.905
+    assert zoo.card("cifar10-vit")["test_accuracy"] >= 0.8
+    folder = files("brusle.zoo").joinpath("models")
+    assert sum(len(file.read_bytes()) for file in folder.iterdir()) < 10e6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bundled_nets_classify_the_bundled_images(name) -> None:
+    victim, data = brusle.load_victim(f"zoo:{name}"), brusle.data.load("sample")
     right = int((victim(data.images).argmax(1) == data.labels).sum())
     # fixed weights and images; the card says how many, and round-off cannot move more than one
-    assert abs(right - zoo.card("cifar10-resnet20")["sample_correct"]) <= 1
+    assert abs(right - zoo.card(name)["sample_correct"]) <= 1
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if "threat" in zoo.card(n)])
+def test_robust_nets_are_robust_and_the_plain_net_is_not(name) -> None:
+    """Ten steps of PGD on the 200 bundled images; the card has the stronger attack on more."""
+    data, recipe = brusle.data.load("sample"), RECIPES[name]
+    images = (data.images * 255).round().byte()
+    robust = robust_accuracy(zoo.load(name), images, data.labels, recipe, steps=10)
+    plain = robust_accuracy(zoo.load("cifar10-resnet20"), images, data.labels, recipe, steps=10)
+    # ten steps are weaker than the card's attack, 200 images have a standard error of 0.035
+    assert robust > zoo.card(name)["robust_accuracy"] - 0.1
+    assert robust > plain + 0.2
 
 
 def test_the_sample_is_20_real_images_of_each_class() -> None:
@@ -75,25 +100,39 @@ def test_cifar_is_read_from_both_of_its_forms(tmp_path) -> None:
         cifar10.read(tmp_path / "nothing", "test")
 
 
-def test_an_interrupted_training_ends_with_the_same_weights(tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        Recipe(epochs=2, small_epochs=1, batch=10),
+        Recipe("vit", epochs=2, small_epochs=1, batch=10, optimiser="adamw", peak_lr=1e-3),
+        Recipe(
+            start="cifar10-resnet20", epochs=2, small_epochs=0, batch=10, threat="linf", radius=0.03
+        ),
+    ],
+    ids=["plain", "vit", "linf"],
+)
+def test_an_interrupted_training_ends_with_the_same_weights(tmp_path, monkeypatch, recipe) -> None:
     write_cifar(tmp_path)
-    recipe = Recipe(epochs=2, small_epochs=1, batch=10)
-    train(recipe, tmp_path, tmp_path / "whole")
+    name = "cifar10-resnet20"
+
+    def train(out: str) -> None:
+        Trainer(name, recipe, tmp_path, tmp_path / out, compiled=False).run()
+
+    train("whole")
 
     class Stop(Exception):
         pass
 
     def stop_after_first_epoch(text: str, **_: object) -> None:
-        if re.match("epoch 1/", text):
+        if "epoch 1/" in text:
             raise Stop
 
     monkeypatch.setattr("builtins.print", stop_after_first_epoch)
     with pytest.raises(Stop):
-        train(recipe, tmp_path, tmp_path / "parts")
+        train("parts")
     monkeypatch.undo()
-    train(recipe, tmp_path, tmp_path / "parts")
-    name = "cifar10-resnet20.safetensors"
-    whole, parts = ((tmp_path / d / name).read_bytes() for d in ("whole", "parts"))
+    train("parts")
+    whole, parts = ((tmp_path / d / f"{name}.safetensors").read_bytes() for d in ("whole", "parts"))
     assert whole == parts
 
 
@@ -106,3 +145,76 @@ def test_augmentation_shifts_and_flips() -> None:
     rows = out.sum((1, 3)).argmax(1)
     assert set(rows.tolist()) == {2, 3, 4, 5, 6}
     assert set(columns.tolist()) == {1, 2, 3, 4, 5, 6, 7}
+
+
+def test_attention_maps_are_those_that_the_transformer_uses() -> None:
+    net = SmallViT(width=24, depth=2, heads=3).eval()
+    images = torch.rand(2, 3, 32, 32)
+    maps = net.attention_maps(images)
+    assert maps.shape == (2, 2, 3, 64, 64)
+    assert torch.allclose(maps.sum(4), torch.ones(2, 2, 3, 64), atol=1e-5)
+    # from the first layer's own weights, head by head
+    block, tokens = net.blocks[0], net._tokens(images)
+    query, key, value = block.attention.qkv(block.norm1(tokens)).chunk(3, dim=2)
+    parts = []
+    for head in range(3):
+        at = slice(8 * head, 8 * head + 8)
+        weights = (query[..., at] @ key[..., at].transpose(1, 2) / 8**0.5).softmax(2)
+        assert torch.allclose(weights, maps[:, 0, head], atol=1e-6)
+        parts.append(weights @ value[..., at])
+    mixed = block.attention.out(torch.cat(parts, 2))
+    assert torch.allclose(mixed, block.attention(block.norm1(tokens)), atol=1e-6)
+
+
+def test_projections_are_the_nearest_points_of_the_ball() -> None:
+    delta = torch.randn(4, 3, 5, 5, generator=torch.Generator().manual_seed(0))
+    for threat, norm in (("l2", 2), ("l1", 1)):
+        near = project(delta, threat, 2.0)
+        assert torch.allclose(near.flatten(1).norm(norm, dim=1), torch.tensor(2.0), atol=1e-5)
+        # no other point of the ball is nearer: compare with many, and with small moves
+        distance = (near - delta).flatten(1).norm(dim=1)
+        for seed in range(200):
+            noise = torch.randn(delta.shape, generator=torch.Generator().manual_seed(seed))
+            other = near + 0.3 * noise
+            size = other.flatten(1).norm(norm, dim=1).clamp_min(2.0).view(-1, 1, 1, 1)
+            assert ((2 * other / size - delta).flatten(1).norm(dim=1) >= distance - 1e-5).all()
+        inside = 0.01 * delta
+        assert torch.equal(project(inside, threat, 2.0), inside)
+
+
+class Linear(torch.nn.Module):
+    """Two classes, whose difference is a weighted sum of the pixels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(3)
+        self.weight = torch.nn.Parameter(torch.randn(3, 6, 6, generator=generator))
+
+    def forward(self, x):
+        gain = (x * self.weight).sum((1, 2, 3))
+        return torch.stack([torch.zeros_like(gain), gain], 1)
+
+
+@pytest.mark.parametrize(
+    ("threat", "radius"), [("linf", 0.1), ("l2", 0.4), ("l1", 0.45), ("l0", 3)]
+)
+def test_pgd_finds_the_known_optimum_of_a_linear_model(threat, radius) -> None:
+    """In the middle of the box the optimum of a linear loss in a ball has a closed form."""
+    net, x = Linear(), torch.full((2, 3, 6, 6), 0.5)
+    worst = pgd(net, x, torch.zeros(2).long(), threat, radius, 60, torch.Generator().manual_seed(0))
+    w, change = net.weight.detach(), worst - x
+    best = {
+        "linf": radius * w.abs().sum(),
+        "l2": radius * w.norm(),
+        "l1": radius * w.abs().max(),
+        "l0": 0.5 * w.abs().sum(0).flatten().topk(3).values.sum(),
+    }[threat]
+    size = {
+        "linf": change.abs().amax((1, 2, 3)),
+        "l2": change.flatten(1).norm(dim=1),
+        "l1": change.abs().sum((1, 2, 3)),
+        "l0": (change != 0).any(1).sum((1, 2)),
+    }[threat]
+    assert (size <= radius * (1 + 1e-5)).all()
+    gain = (change * w).sum((1, 2, 3))
+    assert (gain > 0.97 * best).all() and (gain < 1.0001 * best).all()

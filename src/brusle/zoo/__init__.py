@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -30,7 +31,8 @@ def build(architecture: str, classes: int = 10) -> nn.Module:
     from brusle.zoo.resnet import resnet20
     from brusle.zoo.vit import SmallViT
 
-    return {"resnet20": resnet20, "vit": SmallViT}[architecture](classes)
+    builders: dict[str, Callable[[int], nn.Module]] = {"resnet20": resnet20, "vit": SmallViT}
+    return builders[architecture](classes)
 
 
 def load(name: str) -> nn.Module:

@@ -107,7 +107,8 @@ class SmallViT(nn.Module):
         return torch.stack(maps, 1)
 
     def _tokens(self, x: Tensor) -> Tensor:
-        features, positions = self.stem((x - self.mean) / self.std), self.positions
+        features = self.stem((x - self.mean) / self.std)
+        positions: Tensor = self.positions
         if features.shape[2:] != positions.shape[2:]:  # images of another size than learnt
             positions = F.interpolate(positions, features.shape[2:], mode="bilinear")
         tokens: Tensor = (features + positions).flatten(2).transpose(1, 2)
