@@ -1,8 +1,9 @@
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from brusle.data import load, read_image, save_image
+from brusle.data import Framing, read_image, save_image
 from brusle.errors import DataError, InputError
 
 
@@ -36,6 +37,44 @@ def test_the_size_must_fit(tmp_path) -> None:
         read_image(tmp_path / "wide.png", (3, 32, 32))
 
 
-def test_unknown_data() -> None:
-    with pytest.raises(InputError, match="known are sample"):
-        load("imagenet")
+def by_the_book(size: tuple[int, int], resize: int, crop: tuple[int, int]) -> tuple[int, ...]:
+    """torchvision's Resize and CenterCrop: the resized (height, width), and where the crop is."""
+    height, width = size
+    short, long = min(size), max(size)
+    new_long = int(resize * long / short)
+    new = (resize, new_long) if height <= width else (new_long, resize)
+    top = round((new[0] - crop[0]) / 2.0)
+    left = round((new[1] - crop[1]) / 2.0)
+    return (*new, top, left)
+
+
+@pytest.mark.parametrize("how", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("size", [(40, 40), (31, 57), (57, 31), (90, 33), (20, 47), (32, 128)])
+def test_framing_is_resize_and_centre_crop(size, how) -> None:
+    levels = np.random.default_rng(size[0]).integers(0, 256, (*size, 3), dtype=np.uint8)
+    picture = Image.fromarray(levels)
+    height, width, top, left = by_the_book(size, 36, (32, 29))
+    filters = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+    resized = np.asarray(picture.resize((width, height), filters[how]))
+    got = np.asarray(Framing(36, (32, 29), how).apply(picture))
+    assert np.array_equal(got, resized[top : top + 32, left : left + 29])
+
+
+def test_framing_leaves_images_of_the_right_size_alone(tmp_path) -> None:
+    image = torch.randint(0, 256, (3, 8, 8)).float() / 255
+    save_image(image, tmp_path / "x.png")
+    # an adversarial image that was saved must come back as it was
+    assert torch.equal(read_image(tmp_path / "x.png", (3, 8, 8), Framing(10, (8, 8))), image)
+
+
+def test_framing_does_not_invent_a_border(tmp_path) -> None:
+    Image.new("RGB", (40, 30)).save(tmp_path / "small.png")
+    with pytest.raises(InputError, match="small.png: 30 x 40 pixels are less than the crop of 32"):
+        read_image(tmp_path / "small.png", None, Framing(None, (32, 32)))
+
+
+def test_a_picture_of_absurd_size_is_refused(tmp_path, monkeypatch) -> None:
+    Image.new("RGB", (64, 64)).save(tmp_path / "large.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    with pytest.raises(DataError, match="large.png is no image that can be read.*bomb"):
+        read_image(tmp_path / "large.png")

@@ -18,6 +18,7 @@ NOT_FOUND, BAD_INPUT, VICTIM_FAILED, INTERRUPTED = 1, 2, 3, 130
 _COMMANDS = {
     "attack": "Attack one image file and write the adversarial PNG.",
     "evaluate": "Attack many images; print a table and write a run folder.",
+    "data": "Fetch data sets that are not bundled.",
     "list": "List attacks, victims and data by the names that options take.",
 }
 

@@ -1,6 +1,16 @@
 """Images to attack: data sets by name, the bundled sample, and images from files."""
 
 from brusle.data.images import Framing, read_image, save_image
-from brusle.data.sets import Dataset, known_data, load
+from brusle.data.registry import known_data, load, source
+from brusle.data.sets import Dataset, Source
 
-__all__ = ["Dataset", "Framing", "known_data", "load", "read_image", "save_image"]
+__all__ = [
+    "Dataset",
+    "Framing",
+    "Source",
+    "known_data",
+    "load",
+    "read_image",
+    "save_image",
+    "source",
+]

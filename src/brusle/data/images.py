@@ -41,7 +41,9 @@ class Framing:
         width, height = image.size
         h, w = self.crop
         if height < h or width < w:
-            raise InputError(f"{height} x {width} pixels are less than the crop of {h} x {w}")
+            raise InputError(
+                f"{height} x {width} pixels are less than the crop of {h} x {w}: give larger images"
+            )
         top, left = round((height - h) / 2), round((width - w) / 2)
         return image.crop((left, top, left + w, top + h))
 
@@ -64,12 +66,21 @@ def read_image(
             picture = file.convert(_MODES[channels])
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         raise DataError(f"cannot open {path}: {error.strerror}") from error
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+    except (
+        UnidentifiedImageError,
+        Image.DecompressionBombError,
+        OSError,
+        SyntaxError,
+        ValueError,
+    ) as error:
         raise DataError(
             f"{path} is no image that can be read ({error}): give a PNG, JPEG or similar file"
         ) from error
     if framing is not None and (shape is None or (picture.height, picture.width) != shape[1:]):
-        picture = framing.apply(picture)
+        try:
+            picture = framing.apply(picture)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
     levels = np.asarray(picture)
     channels_last = levels[:, :, None] if levels.ndim == 2 else levels
     pixels = np.ascontiguousarray(channels_last.transpose(2, 0, 1), dtype=np.float32)

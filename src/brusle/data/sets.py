@@ -1,18 +1,17 @@
-"""Data sets by name."""
+"""Labelled images in memory (`Dataset`), and where they come from (`Source`)."""
 
 from __future__ import annotations
 
-import json
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 
 import numpy as np
 import torch
-from PIL import Image
+from numpy.typing import NDArray
 from torch import Tensor
 
-from brusle.data import cifar10
-from brusle.errors import InputError
+from brusle.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -38,33 +37,78 @@ class Dataset:
 
     def balanced(self, limit: int) -> Dataset:
         """The first ``limit`` images in an order that takes one of each class in turn."""
-        seen: dict[int, int] = {}
-        turn = []
-        for at, label in enumerate(self.labels.tolist()):
-            turn.append((seen.setdefault(label, 0), label, at))
-            seen[label] += 1
-        rows = [at for _, _, at in sorted(turn)[:limit]]
+        rows = balanced_order(self.labels)[:limit]
         names = tuple(self.names[row] for row in rows)
         return Dataset(self.name, self.images[rows], self.labels[rows], self.classes, names)
 
 
-def known_data() -> dict[str, str]:
-    """Names that `load` takes, with a line about each."""
-    return {"sample": "200 CIFAR-10 test images, 20 of each class (bundled)"}
+@dataclass(frozen=True)
+class Source:
+    """Labelled images that are not read yet: choose by label first, then read what was chosen.
+
+    Attributes:
+        name: as given to `source`.
+        labels: ``(n,)`` int64.
+        classes: names of the classes; empty if they have none.
+        names: what each image is called in reports; file names, all different.
+        read: returns the images in some rows as ``(n, c, h, w)`` float32 in [0, 1].
+    """
+
+    name: str
+    labels: Tensor
+    classes: tuple[str, ...]
+    names: tuple[str, ...]
+    read: Callable[[Sequence[int]], Tensor]
+
+    def __post_init__(self) -> None:
+        if not len(self.labels):
+            raise DataError(f"there are no images in {self.name}: give another folder or file")
+        limit = len(self.classes) or None
+        for label in (int(self.labels.min()), int(self.labels.max())):
+            if label < 0 or (limit is not None and label >= limit):
+                image = self.names[self.labels.tolist().index(label)]
+                known = f"0 ... {limit - 1}" if limit else "0 or more"
+                raise DataError(
+                    f"image {image} of {self.name} has label {label}: labels must be {known}"
+                )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def order(self) -> list[int]:
+        """All rows, in an order that takes one image of each class in turn."""
+        return balanced_order(self.labels)
+
+    def take(self, rows: Sequence[int]) -> Dataset:
+        """Read the images in ``rows``, and only these."""
+        names = tuple(self.names[row] for row in rows)
+        return Dataset(self.name, self.read(rows), self.labels[list(rows)], self.classes, names)
 
 
-def load(name: str = "sample") -> Dataset:
-    """The data set called ``name``."""
-    if name != "sample":
-        raise InputError(f"unknown data {name!r}: known are {', '.join(known_data())}")
-    folder = files("brusle.data").joinpath("sample")
-    index: list[list[int]] = json.loads(folder.joinpath("cifar10.json").read_text())["index"]
-    with folder.joinpath("cifar10.png").open("rb") as file:
-        sheet = np.asarray(Image.open(file))
-    # one row of the sheet per class, one column per image
-    rows, columns = len(index), len(index[0])
-    tiles = sheet.reshape(rows, 32, columns, 32, 3).transpose(0, 2, 4, 1, 3)
-    images = torch.from_numpy(tiles.reshape(-1, 3, 32, 32).astype(np.float32) / np.float32(255))
-    labels = torch.arange(rows).repeat_interleave(columns)
-    names = tuple(f"test-{number:04d}" for row in index for number in row)
-    return Dataset("sample", images, labels, cifar10.CLASSES, names)
+def balanced_order(labels: Tensor) -> list[int]:
+    """Row numbers: the first image of each class, then the second of each, and so on."""
+    seen: dict[int, int] = {}
+    turn = []
+    for at, label in enumerate(labels.tolist()):
+        turn.append((seen.setdefault(label, 0), label, at))
+        seen[label] += 1
+    return [at for _, _, at in sorted(turn)]
+
+
+def as_images(levels: NDArray[np.uint8]) -> Tensor:
+    """8-bit levels as float32 in [0, 1]."""
+    return torch.from_numpy(levels.astype(np.float32) / np.float32(255))
+
+
+def file_names(names: Iterable[str]) -> tuple[str, ...]:
+    """``names`` as names of files, all different: reports save images under them."""
+    taken: set[str] = set()
+    result = []
+    for name in names:
+        plain = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "image"
+        unique, number = plain, 2
+        while unique.lower() in taken:  # some file systems do not tell a from A
+            unique, number = f"{plain}-{number}", number + 1
+        taken.add(unique.lower())
+        result.append(unique)
+    return tuple(result)

@@ -1,0 +1,123 @@
+"""Images and labels from NumPy's ``.npz`` files."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from brusle.data.sets import Source, as_images, file_names
+from brusle.errors import DataError, InputError
+from brusle.names import Name
+from brusle.oracle import Traits
+
+_CHANNELS = (1, 3, 4)
+
+
+def npz(name: Name, like: Traits) -> Source:
+    """``npz:FILE`` with the arrays images (or x) and labels (or y), and maybe classes and names."""
+    layout = name.take_choice("layout", ("auto", "nchw", "nhwc"), "auto")
+    name.done()
+    if not name.rest:
+        raise InputError(f"data {name.text!r} names no file: write npz:FILE")
+    path = Path(name.rest).expanduser()
+    arrays = _arrays(path)
+    images = _images(path, arrays, layout)
+    labels = _array(path, arrays, "labels", "y")
+    if labels.dtype.kind not in "iu" or labels.shape != images.shape[:1]:
+        raise DataError(
+            f"the labels of {path} are {labels.dtype} of shape {labels.shape}: give one whole "
+            f"number for each of its {len(images)} images"
+        )
+    classes = _texts(path, arrays, "classes")
+    names = _texts(path, arrays, "names")
+    if names and len(names) != len(images):
+        raise DataError(f"{path} has {len(images)} images and {len(names)} names: give one each")
+
+    def read(rows: Sequence[int]) -> Tensor:
+        chosen = images[list(rows)]
+        return as_images(chosen) if chosen.dtype == np.uint8 else torch.from_numpy(chosen).float()
+
+    return Source(
+        name.text,
+        torch.from_numpy(labels.astype(np.int64)),
+        classes or tuple(like.classes or ()),
+        file_names(names) if names else tuple(f"{i:05d}" for i in range(len(images))),
+        read,
+    )
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    wanted = ("images", "x", "labels", "y", "classes", "names")
+    try:
+        if not zipfile.is_zipfile(path) and path.is_file():
+            raise DataError(f"{path} is no .npz file: save it with numpy.savez")
+        # a pickled object could run code
+        with np.load(path, allow_pickle=False) as file:
+            return {key: file[key] for key in wanted if key in file}
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise DataError(f"cannot open {path}: {error.strerror}") from error
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        if "Object arrays" in str(error):
+            raise DataError(
+                f"{path} holds an array of Python objects, which are not read because they could "
+                f"run code: save numbers and strings only"
+            ) from error
+        raise DataError(f"{path} is damaged ({error}): save it again") from error
+
+
+def _array(path: Path, arrays: dict[str, NDArray[Any]], name: str, short: str) -> NDArray[Any]:
+    for key in (name, short):
+        if key in arrays:
+            return arrays[key]
+    raise DataError(f"{path} has no array {name!r} (or {short!r}): add it")
+
+
+def _texts(path: Path, arrays: dict[str, NDArray[Any]], key: str) -> tuple[str, ...]:
+    if key not in arrays:
+        return ()
+    texts = arrays[key]
+    if texts.ndim != 1 or texts.dtype.kind != "U":
+        raise DataError(f"{key} of {path} is {texts.dtype} of shape {texts.shape}: give strings")
+    return tuple(map(str, texts))
+
+
+def _images(path: Path, arrays: dict[str, NDArray[Any]], layout: str) -> NDArray[Any]:
+    """The images as NCHW, checked."""
+    images = _array(path, arrays, "images", "x")
+    if images.ndim != 4 or 0 in images.shape[1:]:
+        raise DataError(
+            f"the images of {path} have shape {images.shape}: give (n, channels, height, width) "
+            f"or (n, height, width, channels)"
+        )
+    if images.dtype != np.uint8:
+        if images.dtype.kind != "f":
+            raise DataError(
+                f"the images of {path} are {images.dtype}: give uint8 in 0 ... 255 or floats in "
+                f"0 ... 1"
+            )
+        if not bool(((images >= 0) & (images <= 1)).all()):  # NaN is in no range
+            raise DataError(
+                f"the images of {path} are floats outside of 0 ... 1: scale them, or save uint8"
+            )
+    if layout == "auto":
+        layout = _layout(path, images.shape)
+    return images if layout == "nchw" else images.transpose(0, 3, 1, 2)
+
+
+def _layout(path: Path, shape: tuple[int, ...]) -> str:
+    first, last = shape[1] in _CHANNELS, shape[3] in _CHANNELS
+    if first == last:
+        which = "either the first or the last" if first else "neither the first nor the last"
+        raise InputError(
+            f"the images of {path} have shape {shape}, where {which} could be channels: add "
+            f"?layout=nchw or ?layout=nhwc"
+        )
+    return "nchw" if first else "nhwc"
