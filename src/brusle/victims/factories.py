@@ -1,0 +1,104 @@
+"""Victims from other people's code: a function of the user's, or an installed plugin."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import torch
+from torch import nn
+
+from brusle.errors import BrusleError, InputError, VictimError
+from brusle.names import Name, plain_value
+from brusle.oracle import Victim
+from brusle.victims.options import first_line
+from brusle.victims.registry import as_victim
+from brusle.victims.wrappers import TorchVictim
+
+
+def from_python(name: Name, device: torch.device) -> Victim:
+    """What ``package.module:factory`` returns; options are its keyword arguments."""
+    module_name, _, factory_name = name.rest.partition(":")
+    if not factory_name:
+        raise InputError(f"{name.text!r} names no function: write python:package.module:factory")
+    with _current_folder_first():
+        module = _import(module_name, name)
+        factory = getattr(module, factory_name, None)
+        if not callable(factory):
+            raise InputError(f"{module_name} has no function {factory_name}")
+        try:
+            result = factory(**_options(name))
+        except Exception as error:
+            raise VictimError(f"{name.text} failed: {_told(error)}") from error
+    return _victim(result, name, device)
+
+
+def from_plugin(name: Name, device: torch.device, point: EntryPoint) -> Victim:
+    """What another package's loader returns for what stands behind the colon."""
+    try:
+        result = point.load()(name.rest, device, **_options(name))
+    except Exception as error:
+        raise VictimError(f"{name.text} failed in {point.value}: {_told(error)}") from error
+    return _victim(result, name, device)
+
+
+def _victim(result: Any, name: Name, device: torch.device) -> Victim:
+    """A module goes to ``device`` under the name that it was asked for by; victims stay."""
+    if not isinstance(result, nn.Module):
+        try:
+            return as_victim(result)
+        except InputError as error:
+            raise VictimError(f"{name.text} returned something unusable: {error}") from error
+    victim = as_victim(result, str(device))
+    return replace(victim, name=name.text) if isinstance(victim, TorchVictim) else victim
+
+
+def _options(name: Name) -> dict[str, Any]:
+    return {option: plain_value(text) for option, text in name.options.items()}
+
+
+def _import(module: str, name: Name) -> Any:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name and f"{module}.".startswith(f"{error.name}."):
+            raise InputError(
+                f"{name.text!r}: there is no module {error.name} here or among the installed "
+                f"packages"
+            ) from error
+        raise VictimError(f"{name.text} failed: {_told(error)}") from error
+    except Exception as error:
+        raise VictimError(f"{name.text} failed: {_told(error)}") from error
+
+
+@contextmanager
+def _current_folder_first() -> Iterator[None]:
+    """Find modules beside the user, as ``python -m`` does; scripts of commands do not."""
+    folder = os.getcwd()
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+
+
+def _told(error: Exception) -> str:
+    """Type, message and the line of the caller's code at which an error arose."""
+    if isinstance(error, SyntaxError):
+        return f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})"
+    if isinstance(error, BrusleError):
+        return str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = (__file__, import_module.__code__.co_filename, "<frozen")
+    own = [
+        f for f in frames if not f.filename.startswith(ours) and "site-packages" not in f.filename
+    ]
+    where = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+    return first_line(error) + where

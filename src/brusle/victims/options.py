@@ -1,0 +1,173 @@
+"""What the loaders share: common options, optional packages, and the wrapping."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from brusle.data.images import Framing
+from brusle.errors import InputError, VictimError
+from brusle.goals import Output
+from brusle.names import Name
+from brusle.victims.wrappers import TorchVictim, normalised
+
+_AUTOATTACK = "git+https://github.com/fra31/auto-attack"
+_INSTALL = {
+    "autoattack": _AUTOATTACK,
+    "pkg_resources": "'setuptools<81'",
+    "robustbench": f"robustbench 'setuptools<81' {_AUTOATTACK}",
+}
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """The (x - mean) / std per channel that a model wants before it sees an image in [0, 1]."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+IMAGENET = Normalisation((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+
+
+def imagenet_framing(size: tuple[int, int]) -> Framing:
+    """The usual margin of ImageNet models: 256 pixels for a crop of 224."""
+    return Framing(max(size) * 8 // 7, size)
+
+
+def whole_framing(size: tuple[int, int]) -> Framing:
+    """As much of a photograph as fits, for models that are not known to want a margin."""
+    return Framing(max(size), size)
+
+
+def take_size(name: Name) -> tuple[int, int] | None:
+    """The option ``size``: one number for squares, or height and width."""
+    numbers = name.take_numbers("size")
+    if numbers is None:
+        return None
+    if len(numbers) > 2 or not all(side >= 1 and side == int(side) for side in numbers):
+        raise InputError(f"size in {name.text!r} must be a number of pixels, or height,width")
+    return int(numbers[0]), int(numbers[-1])
+
+
+def take_normalisation(name: Name, default: Normalisation | None) -> Normalisation | None:
+    """The options ``mean`` and ``std``; ``mean=none`` switches normalisation off."""
+    if name.options.get("mean") == "none":
+        name.take("mean")
+        if name.take("std") is not None:
+            raise InputError(f"{name.text!r} has a std but no mean: leave std out")
+        return None
+    mean, std = name.take_numbers("mean"), name.take_numbers("std")
+    if mean is None and std is None:
+        return default
+    zeros, ones = (0.0,) * len(std or ()), (1.0,) * len(mean or ())
+    return Normalisation(
+        mean or (default.mean if default else zeros), std or (default.std if default else ones)
+    )
+
+
+def take_classes(name: Name) -> int | tuple[str, ...] | None:
+    """The option ``classes``: how many, or a file of names (one a line, or a JSON list)."""
+    text = name.take("classes")
+    if text is None:
+        return None
+    if text.isdigit() and int(text) > 1:
+        return int(text)
+    try:
+        content = Path(text).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"classes={text} in {name.text!r} is neither a number above 1 nor a file of names"
+        ) from error
+    if content.lstrip().startswith("["):
+        return tuple(str(item) for item in json.loads(content))
+    return tuple(line.strip() for line in content.splitlines() if line.strip())
+
+
+def take_class_names(name: Name) -> tuple[str, ...] | None:
+    """The option ``classes`` where only names make sense, because the file knows the number."""
+    classes = take_classes(name)
+    if isinstance(classes, int):
+        raise InputError(f"classes in {name.text!r} must be a file with a name in every line")
+    return classes
+
+
+def take_output(name: Name) -> Output:
+    """The option ``output``."""
+    value = name.take_choice("output", ("logits", "probabilities"), "logits")
+    return "logits" if value == "logits" else "probabilities"
+
+
+def need(module: str, wanted: str) -> Any:
+    """Import an optional package, or say how to get it.
+
+    Args:
+        module: what to import.
+        wanted: what needs it, for the message.
+    """
+    package = module.partition(".")[0]
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        missing = (error.name or package).partition(".")[0]
+        install = _INSTALL.get(missing, missing)
+        raise VictimError(f"{wanted} needs the package {missing}: pip install {install}") from error
+    except Exception as error:
+        reason = first_line(error)
+        if "torchvision" in reason:
+            pair = f"torch {_version('torch')} and torchvision {_version('torchvision')}"
+            raise VictimError(
+                f"{pair} do not fit each other ({reason}): install two of the same release, "
+                f"see https://pytorch.org"
+            ) from error
+        raise VictimError(
+            f"{wanted} needs {package}, which cannot be imported: {reason}"
+        ) from error
+
+
+def first_line(error: BaseException) -> str:
+    """Type and first line of an error, for messages of one line."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def torch_victim(
+    name: Name,
+    module: nn.Module,
+    device: torch.device,
+    normalisation: Normalisation | None,
+    *,
+    shape: tuple[int, int, int] | None,
+    framing: Framing | None,
+    classes: Sequence[str] | None,
+    output: Output = "logits",
+    channels_last: bool = True,
+) -> TorchVictim:
+    """``module`` as the victim that ``name`` asks for."""
+    if normalisation is not None:
+        module = normalised(module, normalisation.mean, normalisation.std)
+    return TorchVictim(
+        module,
+        output=output,
+        device=device,
+        channels_last=channels_last,
+        name=name.text,
+        classes=classes,
+        shape=shape,
+        framing=framing,
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "(unknown)"
