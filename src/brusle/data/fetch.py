@@ -274,7 +274,7 @@ def unpack(file: Path, target: Path, form: Archive, watch: Watch) -> None:
     target.mkdir()
     wanted = {f"{form.folder}/{name}": name for name in form.files}
     try:
-        with tarfile.open(file) as archive:
+        with tarfile.open(file, "r:gz") as archive:
             for member in archive:
                 tarfile.data_filter(member, str(target))
                 if member.isfile() and member.name in wanted:

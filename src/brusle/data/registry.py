@@ -54,7 +54,8 @@ _KINDS = {
 def known_data() -> dict[str, str]:
     """Names that `load` takes, with a line about each."""
     lines = {kind.form: kind.summary for kind in _KINDS.values()}
-    return lines | {name: f"from {point.value}" for name, point in plugins("data").items()}
+    others = {kind: point for kind, point in plugins("data").items() if kind not in _KINDS}
+    return lines | {kind: f"from {point.value}" for kind, point in others.items()}
 
 
 def load(name: str = "sample", limit: int | None = None, like: Any = None) -> Dataset:
