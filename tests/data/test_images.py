@@ -49,7 +49,7 @@ def by_the_book(size: tuple[int, int], resize: int, crop: tuple[int, int]) -> tu
 
 
 @pytest.mark.parametrize("how", ["bilinear", "bicubic"])
-@pytest.mark.parametrize("size", [(40, 40), (31, 57), (57, 31), (90, 33), (20, 47), (32, 128)])
+@pytest.mark.parametrize("size", [(40, 40), (31, 57), (57, 31), (90, 33), (39, 36), (32, 128)])
 def test_framing_is_resize_and_centre_crop(size, how) -> None:
     levels = np.random.default_rng(size[0]).integers(0, 256, (*size, 3), dtype=np.uint8)
     picture = Image.fromarray(levels)
