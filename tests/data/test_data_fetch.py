@@ -297,13 +297,17 @@ def test_a_member_that_leaves_the_folder_is_refused(tmp_path, name) -> None:
     assert not list(tmp_path.rglob("evil"))
 
 
-def test_a_link_out_of_the_folder_is_refused(tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("goal", "message"),
+    [("../../../secret", "is not safe to unpack"), ("b.bin", "has no set/a.bin")],
+)
+def test_a_link_is_no_file(tmp_path, goal, message) -> None:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w:gz") as archive:
         link = tarfile.TarInfo("set/a.bin")
-        link.type, link.linkname = tarfile.SYMTYPE, "../../../secret"
+        link.type, link.linkname = tarfile.SYMTYPE, goal
         archive.addfile(link)
-    with pytest.raises(DataError, match="is not safe to unpack"):
+    with pytest.raises(DataError, match=message):
         try_to_unpack(tmp_path, out.getvalue())
 
 
