@@ -18,9 +18,10 @@ from torch.nn import functional as F
 
 from brusle import zoo
 from brusle.data.cifar10 import CLASSES as CIFAR10
-from brusle.data.stl10 import CLASSES as STL10
 from brusle.victims.options import IMAGENET, Normalisation
 from brusle.zoo.resnet import CIFAR10_MEAN, CIFAR10_STD, BasicBlock
+
+STL10 = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
 
 
 class CifarResNet18(nn.Module):

@@ -1,0 +1,88 @@
+"""Optional packages as the tests need them, and small nets to write into files."""
+
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+_kept: list[torch.library.Library] = []  # dropping one would take its operators back
+
+
+@pytest.fixture(scope="session")
+def torchvision() -> ModuleType:
+    """torchvision; a CUDA build beside a CPU torch lacks two operators that no test calls."""
+    if find_spec("torchvision") is None:
+        pytest.skip("torchvision is not installed")
+    try:
+        return import_module("torchvision")
+    except RuntimeError:
+        library = torch.library.Library("torchvision", "DEF")
+        for name in ("nms", "qnms"):
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        _kept.append(library)
+        for name in [n for n in sys.modules if n.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]  # half imported
+        return import_module("torchvision")
+
+
+@pytest.fixture(scope="session")
+def timm(torchvision: ModuleType) -> ModuleType:
+    if find_spec("timm") is None:
+        pytest.skip("timm is not installed")
+    return import_module("timm")
+
+
+@pytest.fixture(scope="session")
+def robustbench(timm: ModuleType) -> ModuleType:
+    """RobustBench; AutoAttack, which it imports and no test calls, is on PyPI as pyautoattack."""
+    if find_spec("robustbench") is None:
+        pytest.skip("robustbench is not installed")
+    if "autoattack" not in sys.modules and find_spec("autoattack") is None:
+        if find_spec("pyautoattack") is None:
+            pytest.skip("robustbench needs autoattack, which is not installed")
+        for name in ("pyautoattack", "pyautoattack.state"):
+            sys.modules[name.replace("pyautoattack", "autoattack")] = import_module(name)
+    return import_module("robustbench.utils")
+
+
+def randomise(module: nn.Module, seed: int = 0) -> nn.Module:
+    """Weights that make every layer matter, batch statistics included."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, tensor in module.state_dict().items():
+            if name.endswith("running_var"):
+                tensor.copy_(torch.rand(tensor.shape, generator=generator) + 0.5)
+            elif tensor.is_floating_point():
+                spread = max(1, tensor[0].numel()) ** -0.5 if tensor.dim() > 1 else 0.3
+                tensor.copy_(torch.randn(tensor.shape, generator=generator) * spread)
+                if tensor.dim() == 1 and name.endswith("weight"):
+                    tensor.add_(1)
+    return module.eval()
+
+
+class SmallNet(nn.Module):
+    """Five classes, 3 x 12 x 10 images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 6, 3)
+        self.bn = nn.BatchNorm2d(6)
+        self.head = nn.Linear(6 * 10 * 8, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.bn(self.conv(x))).flatten(1))
+
+
+@pytest.fixture
+def net() -> nn.Module:
+    return randomise(SmallNet())
+
+
+@pytest.fixture
+def images() -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(0, 256, (7, 3, 12, 10), generator=generator).float() / 255

@@ -1,0 +1,147 @@
+"""The user's own functions, plugins of other packages, and names that are wrong."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import brusle
+from brusle.errors import InputError, VictimError
+from brusle.victims import FunctionVictim, TorchVictim, known_victims
+from brusle.victims.registry import KINDS
+
+X = torch.rand(3, 3, 4, 4)
+MODULE = """
+import torch
+from torch import nn
+from brusle.victims import wrap
+
+class Net(nn.Module):
+    def __init__(self, classes, factor):
+        super().__init__()
+        self.classes, self.factor = classes, factor
+
+    def forward(self, x):
+        return x.flatten(1)[:, :self.classes] * self.factor
+
+def make(classes=4, factor=2.5):
+    return Net(classes, factor)
+
+def function():
+    return wrap(lambda x: x.flatten(1)[:, :5], output="logits", name="mine")
+
+def number():
+    return 3
+
+def fail():
+    value = {}
+    return value["weights"]  # line 25
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's folder, as the current one."""
+    (tmp_path / "mymodels.py").write_text(MODULE)
+    (tmp_path / "wrong.py").write_text("a = 1\nb = (\n")
+    (tmp_path / "needy.py").write_text("import torch\nimport package_that_is_not_there\n")
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    for name in ("mymodels", "wrong", "needy"):
+        sys.modules.pop(name, None)
+
+
+def test_a_function_of_the_current_folder(folder: Path) -> None:
+    before = list(sys.path)
+    victim = brusle.load_victim("python:mymodels:make", device="cpu")
+    assert isinstance(victim, TorchVictim)
+    assert victim.name == "python:mymodels:make"
+    assert torch.allclose(victim(X), X.flatten(1)[:, :4] * 2.5)
+    told = brusle.load_victim("python:mymodels:make?classes=7&factor=-1", device="cpu")
+    assert torch.allclose(told(X), -X.flatten(1)[:, :7])
+    mine = brusle.load_victim("python:mymodels:function")
+    assert isinstance(mine, FunctionVictim)
+    assert mine.name == "mine"
+    assert mine(X).shape == (3, 5)
+    assert sys.path == before
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "pattern"),
+    [
+        ("mymodels", InputError, "write python:package.module:factory"),
+        ("nomodels:make", InputError, "there is no module nomodels here"),
+        ("mymodels:mak", InputError, "mymodels has no function mak$"),
+        ("mymodels:fail", VictimError, r"KeyError: 'weights' \(.*mymodels.py, line 25\)$"),
+        ("mymodels:make?size=3", VictimError, "TypeError: .*unexpected keyword argument 'size'"),
+        ("mymodels:number", VictimError, "returned something unusable: int is no victim"),
+        ("wrong:make", VictimError, r"SyntaxError: .*wrong.py, line 2\)$"),
+        ("needy:make", VictimError, r"No module named 'package_that.*needy.py, line 2\)$"),
+    ],
+)
+def test_errors_of_the_users_code_say_where(folder, name, error, pattern) -> None:
+    with pytest.raises(error, match=pattern) as caught:
+        brusle.load_victim(f"python:{name}")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package that offers a kind of victims."""
+    (tmp_path / "rivals.py").write_text(
+        "import torch\n"
+        "def load(rest, device, bias=0.0):\n"
+        "    if rest == 'none':\n"
+        "        raise LookupError('no such rival')\n"
+        "    layer = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, int(rest)))\n"
+        "    torch.nn.init.constant_(layer[1].weight, 1.0)\n"
+        "    torch.nn.init.constant_(layer[1].bias, bias)\n"
+        "    return layer\n"
+    )
+    info = tmp_path / "rivals-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: rivals\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[brusle.victims]\nrival = rivals:load\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("rivals", None)
+
+
+def test_plugins_are_kinds_of_their_own(plugin: None) -> None:
+    victim = brusle.load_victim("rival:5?bias=1.5", device="cpu")
+    assert victim.name == "rival:5?bias=1.5"
+    expected = X.flatten(1).sum(1, keepdim=True).expand(3, 5) + 1.5
+    assert torch.allclose(victim(X), expected, rtol=1e-5)
+    assert known_victims()["rival:..."] == "From rivals:load"
+    with pytest.raises(VictimError, match=r"in rivals:load: LookupError: no such rival \(.*line 4"):
+        brusle.load_victim("rival:none")
+    with pytest.raises(InputError, match="unknown kind .* did you mean 'rival'"):
+        brusle.load_victim("rivals:5")
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("torchvison:resnet18", "unknown kind of victim .* did you mean 'torchvision'"),
+        ("cifar10-resnet20", "did you mean 'zoo:cifar10-resnet20'"),
+        ("zoo:cifar10-resnet2", "did you mean 'zoo:cifar10-resnet20'"),
+        ("zoo:cifar10-resnet20?runtim=onnx", "no option 'runtim': did you mean 'runtime'"),
+        ("zoo:cifar10-resnet20?runtime=tf", "choose from torch, onnx"),
+        ("onnx:", "is not complete: write onnx:FILE"),
+        ("onnx:a.onnx?runtime=onnx", "has no option 'runtime'"),
+    ],
+)
+def test_wrong_names_get_a_hint(name: str, pattern: str) -> None:
+    with pytest.raises(InputError, match=pattern):
+        brusle.load_victim(name)
+
+
+def test_every_kind_is_listed_and_has_its_loader() -> None:
+    from importlib import import_module
+
+    known = known_victims()
+    assert "zoo:cifar10-resnet20" in known
+    for kind, about in KINDS.items():
+        assert known[f"{kind}:{about.form}"] == about.summary
+        assert callable(getattr(import_module(f"brusle.victims.{about.module}"), about.loader))
