@@ -174,7 +174,8 @@ class VisionTransformer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         patches = self.conv_proj(x).flatten(2).transpose(1, 2)
-        first = self.class_token.expand(len(patches), -1, -1)
+        # not len(), which torch's older ONNX exporter takes for a constant
+        first = self.class_token.expand(patches.shape[0], -1, -1)
         tokens = self.encoder(torch.cat([first, patches], 1))
         logits: Tensor = self.heads(tokens[:, 0])
         return logits
