@@ -14,9 +14,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from brusle import attacks, data, victims, zoo
+    from brusle import attacks, data, defences, victims, zoo
     from brusle.errors import BrusleError, DataError, InputError, VictimError
-    from brusle.evaluation import evaluate
+    from brusle.evaluation import check, evaluate
     from brusle.results import AttackResult
     from brusle.victims import load_victim
 
@@ -28,10 +28,11 @@ _HOME = {
     "DataError": "brusle.errors",
     "InputError": "brusle.errors",
     "VictimError": "brusle.errors",
+    "check": "brusle.evaluation",
     "evaluate": "brusle.evaluation",
     "load_victim": "brusle.victims",
 }
-_MODULES = ("attacks", "data", "victims", "zoo")
+_MODULES = ("attacks", "data", "defences", "victims", "zoo")
 
 __all__ = [
     "AttackResult",
@@ -41,7 +42,9 @@ __all__ = [
     "VictimError",
     "__version__",
     "attacks",
+    "check",
     "data",
+    "defences",
     "evaluate",
     "load_victim",
     "victims",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, overload
 
@@ -43,6 +43,7 @@ class AttackResult:
         stable: ``(n,)`` bool: the success can be repeated. The same as ``success`` unless the
             victim is randomised; then more than half of 20 fresh answers must reach the goal.
         randomised: whether the victim says that its answers vary.
+        names: what the images are called; numbers if nobody says.
         errors: image number to reason, for the statuses "error" and "unverified".
         seconds: wall-clock time.
     """
@@ -59,8 +60,12 @@ class AttackResult:
     ledger: Ledger
     stable: Tensor
     randomised: bool
+    names: Sequence[str] = ()
     errors: dict[int, str] = field(default_factory=dict)
     seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.names = self.names or [f"{i:05d}" for i in range(len(self))]
 
     def __len__(self) -> int:
         return len(self.status)

@@ -128,7 +128,8 @@ def test_evaluate_prints_a_table_and_writes_a_run_folder(tmp_path) -> None:
     assert [s["goal"] for s in said["settings"]] == ["untargeted", "targeted"]
     assert all(s["summary"]["images"] == 10 for s in said["settings"])
     assert {p.name for p in (tmp_path / "run").iterdir()} == {
-        "adversarial", "gallery.png", "rows.csv", "rows.json", "run.json",
+        "adversarial", "curve.png", "gallery.png", "pairs.json",
+        "rows.csv", "rows.json", "run.json",
     }  # fmt: skip
     assert "robust %" in answer.stderr  # the table goes to people
     lines = answer.stderr.splitlines()
@@ -138,6 +139,6 @@ def test_evaluate_prints_a_table_and_writes_a_run_folder(tmp_path) -> None:
 
 def test_list_as_json() -> None:
     said = json.loads(run("list", "--json").stdout)
-    assert set(said) == {"attacks", "victims", "data"}
+    assert set(said) == {"attacks", "victims", "data", "defences"}
     assert "zoo:cifar10-resnet20" in said["victims"]
     assert "palette=binary" in said["attacks"]["brusle"]

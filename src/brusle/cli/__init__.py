@@ -17,9 +17,11 @@ from brusle.errors import BrusleError, VictimError
 NOT_FOUND, BAD_INPUT, VICTIM_FAILED, INTERRUPTED = 1, 2, 3, 130
 _COMMANDS = {
     "attack": "Attack one image file and write the adversarial PNG.",
+    "check": "Look at a victim and data before an evaluation.",
     "evaluate": "Attack many images; print a table and write a run folder.",
     "data": "Fetch data sets that are not bundled.",
-    "list": "List attacks, victims and data by the names that options take.",
+    "pairs": "Choose images and target classes for evaluations, and write them down.",
+    "list": "List attacks, victims, data and defences by the names that options take.",
 }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from brusle.cli.options import search_options, victim_options
+from brusle.cli.options import eot_option, search_options, victim_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     help="Most pixels to change.",
 )
 @search_options(queries=500)
+@eot_option
 @click.option(
     "--start",
     type=click.Path(path_type=Path),
@@ -48,6 +49,7 @@ def command(
     image: Path,
     victim: str,
     device: str,
+    defences: tuple[str, ...],
     label: str | None,
     target: str | None,
     pixels: int,
@@ -55,6 +57,7 @@ def command(
     queries: int,
     seed: int,
     as_json: bool,
+    eot: int,
     start: Path | None,
     out: Path | None,
     picture: Path | None,
@@ -67,27 +70,25 @@ def command(
 
     from brusle.attacks import make
     from brusle.cli import NOT_FOUND, VICTIM_FAILED
+    from brusle.cli.options import open_victim
     from brusle.data import read_image, save_image
-    from brusle.oracle import Oracle
+    from brusle.oracle import Oracle, traits
     from brusle.report.gallery import Example, class_name, count, gallery
-    from brusle.victims import load_victim
 
     attack = make(spec, pixels, queries)
-    model = load_victim(victim, device)
-    names: Sequence[str] = getattr(model, "classes", None) or ()
+    model = open_victim(victim, device, defences)
+    known = traits(model)
+    names: Sequence[str] = known.classes or ()
     aim = None if target is None else class_number(target, names)
     truth = None if label is None else class_number(label, names)
-    shape = getattr(model, "shape", None)
-    original = read_image(image, shape)
-    starts = None if start is None else read_image(start, shape)[None]
+    original = read_image(image, known.shape, known.framing)
+    starts = None if start is None else read_image(start, known.shape, known.framing)[None]
     look = Oracle(model, problems=1, limit=0, batch_size=1)
     if truth is None:
         answers = look.ask(torch.zeros(1, dtype=torch.int64), original[None], "clean")
         truth = int(answers.labels[0])
     targets = None if aim is None else [aim]
-    result = attack(
-        model, original[None], [truth], targets, seed=seed, device=device, starts=starts
-    )
+    result = attack(model, original[None], [truth], targets, seed=seed, starts=starts, eot=eot)
     result.ledger.clean += look.ledger.clean
 
     before = class_name(names, int(result.clean_labels[0]))
@@ -104,7 +105,10 @@ def command(
         click.echo(json.dumps(_as_json(result, names, path if found else None), indent=2))
     elif found:
         effort = f"{count(changed, 'pixel')} changed, {count(spent, 'query')}"
-        click.echo(f"{before} -> {after}: {effort}; verified, written to {path}")
+        held = "verified"
+        if result.randomised:
+            held = "stable" if result.stable[0] else "a first hit that is not stable"
+        click.echo(f"{before} -> {after}: {effort}; {held}, written to {path}")
     else:
         click.echo(_why_not(result, before, class_name(names, truth)))
     if result.status[0] in ("error", "unverified"):
@@ -115,14 +119,15 @@ def command(
 def class_number(text: str, names: Sequence[str]) -> int:
     """A class given by name or number."""
     from brusle.errors import InputError
+    from brusle.names import hint
 
     lowered = [name.lower() for name in names]
     if text.lower() in lowered:
         return lowered.index(text.lower())
     if text.isdecimal():
         return int(text)
-    known = f": known are {', '.join(names)}" if names else ": give its number"
-    raise InputError(f"unknown class {text!r}{known}")
+    advice = hint(text, names, most=3) if names else ": give its number"
+    raise InputError(f"unknown class {text!r}{advice}")
 
 
 def _why_not(result: AttackResult, seen: str, truth: str) -> str:
@@ -141,6 +146,7 @@ def _as_json(result: AttackResult, names: Sequence[str], path: Path | None) -> d
     levels = (result.images[0] * 255).round().int()
     return {
         "status": result.status[0],
+        "stable": bool(result.stable[0]),
         "error": result.errors.get(0),
         "before": class_name(names, int(result.clean_labels[0])),
         "after": class_name(names, int(result.labels[0])),

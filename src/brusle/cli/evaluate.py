@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from brusle.cli.options import search_options, victim_options
+from brusle.cli.options import (
+    data_option,
+    eot_option,
+    search_options,
+    targets_option,
+    victim_options,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,9 +25,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @victim_options
-@click.option(
-    "--data", default="sample", show_default=True, help="The images; see `brusle list data`."
-)
+@data_option
 @click.option(
     "--goal",
     "goals",
@@ -43,6 +47,14 @@ if TYPE_CHECKING:
     show_default=True,
     help="Most images, evenly over the classes.",
 )
+@targets_option
+@click.option(
+    "--pairs",
+    type=click.Path(path_type=Path),
+    help="Manifest of images and targets from `brusle pairs`, instead of --data, --limit and "
+    "--targets.",
+)
+@eot_option
 @click.option("--batch-size", type=click.IntRange(min=1), help="Most images per model call.")
 @click.option(
     "--out",
@@ -52,6 +64,7 @@ if TYPE_CHECKING:
 def command(
     victim: str,
     device: str,
+    defences: tuple[str, ...],
     data: str,
     goals: tuple[Literal["untargeted", "targeted"], ...],
     pixels: tuple[int, ...],
@@ -60,6 +73,9 @@ def command(
     seed: int,
     as_json: bool,
     limit: int,
+    targets: str,
+    pairs: Path | None,
+    eot: int,
     batch_size: int | None,
     out: Path | None,
 ) -> int:
@@ -67,13 +83,15 @@ def command(
 
     Without options this is the demo: the bundled CIFAR-10 ResNet-20 against BruSLe on 100 of the
     bundled test images, untargeted and targeted. The run folder gets rows.csv and rows.json (a
-    row per image), run.json (settings, versions, summary), gallery.png, and every adversarial
-    image as PNG.
+    row per image), run.json (settings, versions, summary), pairs.json (images and targets, with
+    hashes), gallery.png, curve.png (success by number of queries), and every adversarial image as
+    PNG.
     """
     from rich.console import Console
 
     from brusle.attacks import make
     from brusle.cli.display import Display
+    from brusle.cli.options import number_or_all
     from brusle.evaluation import DEFAULT_PIXELS, GOALS, evaluate
 
     goals = goals or GOALS
@@ -86,9 +104,13 @@ def command(
             attacks,
             goals,
             out or Path("runs") / time.strftime("%Y%m%d-%H%M%S"),
+            pairs=pairs,
+            targets=number_or_all(targets),
+            defences=defences,
             limit=limit,
             seed=seed,
             batch_size=batch_size,
+            eot=eot,
             device=device,
             on_progress=display.update,
         )
@@ -98,11 +120,13 @@ def command(
 def _show(run: Run, console: Console, as_json: bool) -> int:
     """Print the table, write the gallery, and say where things are."""
     from brusle.cli import VICTIM_FAILED
+    from brusle.report.curves import curve
     from brusle.report.gallery import gallery, run_examples
     from brusle.report.tables import summary_table
 
     assert run.folder is not None
     console.print(summary_table(run))
+    curve(run, run.folder / "curve.png")
     examples = run_examples(run)
     if examples:
         gallery(examples, run.folder / "gallery.png", f"{run.victim} on {run.data.name}")

@@ -6,14 +6,14 @@ import json
 
 import click
 
-KINDS = ("attacks", "victims", "data")
+KINDS = ("attacks", "victims", "data", "defences")
 
 
 @click.command()
 @click.argument("kinds", nargs=-1, type=click.Choice(KINDS))
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(kinds: tuple[str, ...], as_json: bool) -> None:
-    """List attacks, victims and data by the names that options take."""
+    """List attacks, victims, data and defences by the names that options take."""
     lists = {kind: _names(kind) for kind in kinds or KINDS}
     if as_json:
         click.echo(json.dumps(lists, indent=2))
@@ -32,6 +32,10 @@ def _names(kind: str) -> dict[str, str]:
         from brusle.victims import known_victims
 
         return known_victims()
+    if kind == "defences":
+        from brusle.defences import known_defences
+
+        return known_defences()
     from brusle.data import known_data
 
     return known_data()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
+
+if TYPE_CHECKING:
+    from brusle.oracle import Victim
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 DEFAULT_VICTIM = "zoo:cifar10-resnet20"
 
 
 def victim_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--victim`` and ``--device``."""
+    """``--victim``, ``--device`` and ``--defence``."""
     options = (
         click.option(
             "--victim",
@@ -23,8 +26,53 @@ def victim_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ..."
         ),
+        click.option(
+            "--defence",
+            "defences",
+            multiple=True,
+            help="A defence before the victim, as in rnd:0.02; see `brusle list defences`. Repeat "
+            "for several; the first is the innermost.",
+        ),
     )
     return _apply(options, command)
+
+
+def open_victim(name: str, device: str, defences: Sequence[str]) -> Victim:
+    """The victim that `victim_options` describe."""
+    from brusle.defences import make
+    from brusle.victims import load_victim
+
+    victim = load_victim(name, device)
+    for spec in defences:
+        victim = make(spec, victim)
+    return victim
+
+
+data_option = click.option(
+    "--data", default="sample", show_default=True, help="The images; see `brusle list data`."
+)
+targets_option = click.option(
+    "--targets",
+    default="1",
+    show_default=True,
+    help="Target classes per image: all, or so many random ones.",
+)
+eot_option = click.option(
+    "--eot",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Answers of a randomised victim to average for every candidate; each is a query.",
+)
+
+
+def number_or_all(text: str) -> Literal["all"] | int:
+    """The value of `targets_option`."""
+    if text == "all":
+        return "all"
+    if not text.isdecimal():
+        raise click.BadParameter(f"{text!r} is neither 'all' nor a number", param_hint="--targets")
+    return int(text)
 
 
 def search_options(queries: int) -> Decorator:

@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 import brusle
-from brusle import rng
 from brusle.attacks.base import SparseAttack
 from brusle.data import Dataset, load, save_image
+from brusle.defences import make as make_defence
 from brusle.errors import DataError, InputError
 from brusle.evaluation.metrics import Summary
+from brusle.evaluation.pairs import Manifest, Targets, number_of_classes
+from brusle.evaluation.pairs import manifest as make_manifest
 from brusle.loop import Progress
+from brusle.oracle import Victim, traits
 from brusle.results import AttackResult
 from brusle.victims import as_victim
 
@@ -56,6 +58,7 @@ class Run:
         victim: the name of the victim.
         device: where it ran.
         data: the images, as attacked.
+        manifest: the images and their targets, with hashes.
         seed: the seed.
         folder: where it is written, if anywhere.
         settings: what was run.
@@ -66,6 +69,7 @@ class Run:
     victim: str
     device: str
     data: Dataset
+    manifest: Manifest
     seed: int
     folder: Path | None
     settings: list[Setting] = field(default_factory=list)
@@ -84,7 +88,7 @@ class Run:
     def rows(self) -> Iterable[dict[str, Any]]:
         """One row for each image and setting."""
         for setting, result in zip(self.settings, self.results, strict=True):
-            yield from result_rows(setting, result, self.data)
+            yield from result_rows(setting, result)
 
     def as_dict(self) -> dict[str, Any]:
         """Settings, versions and summaries, for JSON."""
@@ -106,6 +110,7 @@ class Run:
             "victim": self.victim,
             "data": self.data.name,
             "images": len(self.data),
+            "pairs": self.manifest.digest,
             "seed": self.seed,
             "seconds": round(self.seconds, 2),
             "settings": settings,
@@ -125,9 +130,13 @@ def evaluate(
     goal: GoalName | Sequence[GoalName] = GOALS,
     out: str | Path | None = None,
     *,
+    pairs: str | Path | Manifest | None = None,
+    targets: Targets = 1,
+    defences: Sequence[str] = (),
     limit: int | None = None,
     seed: int = 0,
     batch_size: int | None = None,
+    eot: int = 1,
     device: str = "auto",
     on_progress: Callable[[Setting, Progress], None] | None = None,
 ) -> Run:
@@ -138,39 +147,50 @@ def evaluate(
         data: a name, a `Dataset`, or a pair of images and labels.
         attacks: attacks with their budgets, for each goal or for all; None is BruSLe with the
             `DEFAULT_PIXELS` and 300 queries.
-        goal: ``"untargeted"``, ``"targeted"`` (one random other class per image), or both.
+        goal: ``"untargeted"``, ``"targeted"``, or both.
         out: a new folder for rows, summary and adversarial images; nothing is written if None.
+        pairs: a manifest (or its file) of images and targets, instead of ``targets``, ``limit``
+            and, if it is a file, ``data``.
+        targets: for a targeted goal, ``"all"`` other classes or so many random ones per image.
+        defences: defences before the victim, as in ``["rnd:0.02"]``; the first is the innermost.
         limit: most images, evenly over the classes.
         seed: same seed, same result.
         batch_size: most images in one call of the victim; None chooses by image size.
+        eot: answers of a randomised victim that are averaged for every candidate.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
         on_progress: called after every round.
     """
     began = time.monotonic()
     settings = _settings(attacks, (goal,) if isinstance(goal, str) else goal)
-    dataset = _dataset(data, limit)
+    model = as_victim(victim, device)
+    for spec in defences:
+        model = make_defence(spec, model)
+    dataset, manifest = _images_and_targets(data, pairs, targets, limit, seed, model, settings)
+    check_fit(dataset, model)
     folder = _new_folder(out)
-    target_victim = as_victim(victim, device)
-    run = Run(target_victim.name, str(target_victim.device), dataset, seed, folder)
+    run = Run(model.name, str(model.device), dataset, manifest, seed, folder)
     for setting in settings:
         watch = None if on_progress is None else _watcher(on_progress, setting)
-        targets = _random_targets(dataset, seed) if setting.goal == "targeted" else None
+        images, aims = dataset, None
+        if setting.goal == "targeted":
+            images, aims = manifest.targeted(dataset)
         result = setting.attack(
-            target_victim,
-            dataset.images,
-            dataset.labels,
-            targets,
+            model,
+            images.images,
+            images.labels,
+            aims,
             seed=seed,
             batch_size=batch_size,
-            device=device,
+            eot=eot,
             on_progress=watch,
         )
+        result.names = images.names
         run.settings.append(setting)
         run.results.append(result)
         run.seconds = time.monotonic() - began
         if folder is not None:
             # after every setting, so that an interruption loses only the one in work
-            _write_images(folder / "adversarial" / setting.slug, result, dataset)
+            _write_images(folder / "adversarial" / setting.slug, result)
             _write(run, folder)
     return run
 
@@ -189,7 +209,7 @@ def _settings(
     return [Setting(attack, goal) for goal in goals for attack in attacks.get(goal, ())]
 
 
-def result_rows(setting: Setting, result: AttackResult, data: Dataset) -> Iterable[dict[str, Any]]:
+def result_rows(setting: Setting, result: AttackResult) -> Iterable[dict[str, Any]]:
     """The per-image rows of one setting, for CSV and JSON."""
     problems, pixels = result.problems, result.pixels.tolist()
     for i in range(len(result)):
@@ -200,7 +220,7 @@ def result_rows(setting: Setting, result: AttackResult, data: Dataset) -> Iterab
             "pixel_budget": result.attack.pixels,
             "query_limit": result.attack.queries,
             "seed": result.seed,
-            "image": data.names[i],
+            "image": result.names[i],
             "id": int(problems.ids[i]),
             "label": int(problems.labels[i]),
             "target": target,
@@ -216,26 +236,69 @@ def result_rows(setting: Setting, result: AttackResult, data: Dataset) -> Iterab
         }
 
 
-def _dataset(data: str | Dataset | tuple[Any, Any], limit: int | None) -> Dataset:
+def check_fit(data: Dataset, victim: Victim) -> None:
+    """Raise if the victim cannot mean what the data means: other shape, or other classes."""
+    known = traits(victim)
+    shape = tuple(data.images.shape[1:])
+    if known.shape is not None and shape != tuple(known.shape):
+        have, want = (" x ".join(map(str, s)) for s in (shape, known.shape))
+        raise InputError(f"images of {data.name} are {have}, {victim.name} takes {want}")
+    if not known.classes:
+        return
+    top = int(data.labels.max())
+    if top >= len(known.classes):
+        raise InputError(
+            f"{data.name} has label {top}, but {victim.name} has {len(known.classes)} classes: "
+            f"take data and victim that belong together"
+        )
+    present = [c for c in sorted(set(data.labels.tolist())) if c < len(data.classes)]
+    differ = [c for c in present if _plain(data.classes[c]) != _plain(known.classes[c])]
+    # a name or two may be spelled otherwise; most of them cannot
+    if 2 * len(differ) > len(present):
+        c = differ[0]
+        raise InputError(
+            f"class {c} is {data.classes[c]!r} in {data.name} but {known.classes[c]!r} for "
+            f"{victim.name}: take data and victim that belong together"
+        )
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _images_and_targets(
+    data: str | Dataset | tuple[Any, Any],
+    pairs: str | Path | Manifest | None,
+    targets: Targets,
+    limit: int | None,
+    seed: int,
+    victim: Victim,
+    settings: Sequence[Setting],
+) -> tuple[Dataset, Manifest]:
+    if pairs is None:
+        dataset = load_data(data, limit, victim)
+        classes = number_of_classes(dataset, victim)
+        targeted = any(setting.goal == "targeted" for setting in settings)
+        if targeted and classes < 2:
+            raise InputError("a targeted evaluation needs at least 2 classes in the data")
+        return dataset, make_manifest(dataset, targets if targeted else 0, seed, classes)
+    manifest = pairs if isinstance(pairs, Manifest) else Manifest.read(pairs)
+    if isinstance(data, Dataset):
+        return manifest.select(data), manifest
+    return manifest.dataset(victim), manifest
+
+
+def load_data(data: str | Dataset | tuple[Any, Any], limit: int | None, victim: Victim) -> Dataset:
+    """What a user gives as ``data``, as a data set; photographs framed as the victim wants."""
+    if limit is not None and limit < 1:
+        raise InputError(f"limit is {limit}: it must be at least 1")
     if isinstance(data, str):
-        data = load(data)
-    elif not isinstance(data, Dataset):
+        return load(data, limit, victim)
+    if not isinstance(data, Dataset):
         images, labels = (torch.as_tensor(part) for part in data)
         names = tuple(f"{i:05d}" for i in range(len(labels)))
         data = Dataset("arrays", images, labels, (), names)
-    if limit is not None and limit < 1:
-        raise InputError(f"limit is {limit}: it must be at least 1")
     return data if limit is None else data.balanced(limit)
-
-
-def _random_targets(data: Dataset, seed: int) -> Tensor:
-    """One other class for each image, a function of seed and image alone."""
-    classes = len(data.classes) or int(data.labels.max()) + 1
-    if classes < 2:
-        raise InputError("a targeted evaluation needs at least 2 classes in the data")
-    ids = torch.tensor([rng.content_id(image.numpy().tobytes()) for image in data.images])
-    shift = rng.bits(rng.streams(seed, ids), 0, 0, 1)[:, 0].long() % (classes - 1)
-    return (data.labels + 1 + shift) % classes
 
 
 def _watcher(
@@ -257,16 +320,19 @@ def _new_folder(out: str | Path | None) -> Path | None:
     return folder
 
 
-def _write_images(folder: Path, result: AttackResult, data: Dataset) -> None:
+def _write_images(folder: Path, result: AttackResult) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    if data.images.shape[1] not in (1, 3, 4):  # no picture format has them
+    if result.images.shape[1] not in (1, 3, 4):  # no picture format has them
         return
+    several = len(set(result.names)) < len(result)
     for i in result.success.nonzero()[:, 0].tolist():
-        save_image(result.images[i], folder / f"{data.names[i]}.png")
+        aim = f"-to-{int(result.problems.targets[i])}" if several else ""  # type: ignore[index]
+        save_image(result.images[i], folder / f"{result.names[i]}{aim}.png")
 
 
 def _write(run: Run, folder: Path) -> None:
     rows = list(run.rows())
+    run.manifest.write(folder / "pairs.json")
     with (folder / "rows.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         writer.writeheader()

@@ -27,6 +27,9 @@ def summary_table(run: Run) -> Table:
     for q in marks:
         table.add_column(f"ASR %\n@{q}", justify="right", no_wrap=True)
     table.add_column("ASR %\n\\[95 % CI]", justify="right", no_wrap=True)
+    randomised = any(s.stable is not None for s in summaries)
+    if randomised:
+        table.add_column("stable\nASR %", justify="right", no_wrap=True)
     table.add_column("robust %\n\\[95 % CI]", justify="right", no_wrap=True)
     table.add_column("queries\nmedian", justify="right", no_wrap=True)
     table.add_column("\nmean", justify="right", no_wrap=True)
@@ -36,18 +39,26 @@ def summary_table(run: Run) -> Table:
             f"{_number(s.mean_pixels, 1)}/{setting.attack.pixels}",
             *(_number(100 * s.asr_at[q].value, 0) if q in s.asr_at else "" for q in marks),
             f"[bold]{_percent(s.asr)}",
+            *([_number(100 * s.stable.value, 0) if s.stable else ""] if randomised else []),
             _percent(s.robust),
             _number(s.median_queries, 0),
             _number(s.mean_queries, 0),
         )
     limits = sorted({setting.attack.queries for setting in run.settings})
     attacked = sorted({s.attacked for s in summaries})
+    total = sorted({s.images for s in summaries})
+    what = "images" if total == [len(run.data)] else "images or pairs of image and target"
     table.caption = (
-        f"ASR: of the {_range(attacked)} images (out of {len(run.data)}) that the victim "
+        f"ASR: of the {_range(attacked)} {what} (out of {_range(total)}) that the victim "
         f"classifies correctly, the share that was fooled within {_range(limits)} queries. "
         f"Robust accuracy: share of all images that are classified correctly to the end. In "
         f"median and mean a failure counts as the limit."
     )
+    if randomised:
+        table.caption += (
+            " The victim is randomised: ASR counts first hits, stable ASR those that more than "
+            "half of 20 fresh answers repeat."
+        )
     table.caption_justify = "left"
     return table
 

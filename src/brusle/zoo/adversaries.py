@@ -57,9 +57,9 @@ def pgd(
     """Projected gradient descent on the cross-entropy, one random start; the strongest iterate.
 
     For ``l1`` steps go along few coordinates, fewer and fewer of them (as SLIDE, Tramer and Boneh,
-    NeurIPS 2019, and APGD, Croce and Hein, ICML 2021, do): the best l1 perturbations are sparse, and
-    Euclidean steps hardly get there. For ``l0`` each step re-chooses all pixels by gradient from the
-    iterate before.
+    NeurIPS 2019, and APGD, Croce and Hein, ICML 2021, do): the best l1 perturbations are sparse,
+    and Euclidean steps hardly get there. For ``l0`` each step re-chooses all pixels by gradient
+    from the iterate before.
     """
     best, worst = x.clone(), torch.full((len(x),), -torch.inf)
     if threat == "l0":

@@ -1,0 +1,68 @@
+"""``brusle pairs``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from brusle.cli.options import data_option, targets_option, victim_options
+
+
+@click.command()
+@victim_options
+@data_option
+@click.option("--images", type=click.IntRange(min=1), help="How many images. Default: all.")
+@targets_option
+@click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same choice.")
+@click.option(
+    "--any-image", is_flag=True, help="Take also images that the victim classifies wrongly."
+)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("pairs.json"),
+    show_default=True,
+    help="The manifest to write.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a summary as JSON.")
+def command(
+    victim: str,
+    device: str,
+    defences: tuple[str, ...],
+    data: str,
+    images: int | None,
+    targets: str,
+    seed: int,
+    any_image: bool,
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Choose images and target classes for evaluations, and write them down.
+
+    Images that the victim classifies correctly, evenly over the classes, each with so many target
+    classes. `brusle evaluate --pairs` then attacks exactly these; a hash of every image makes sure
+    of it.
+    """
+    from brusle.cli.options import number_or_all, open_victim
+    from brusle.evaluation import choose
+
+    model = None if any_image else open_victim(victim, device, defences)
+    manifest = choose(data, model, images=images, targets=number_or_all(targets), seed=seed)
+    manifest.write(out)
+    counts = {
+        "images": len(manifest.entries),
+        "classes": len({entry.label for entry in manifest.entries}),
+        "pairs": manifest.pairs,
+        "queries": manifest.queries,
+        "digest": manifest.digest,
+        "out": str(out),
+    }
+    if as_json:
+        click.echo(json.dumps(counts, indent=2))
+    else:
+        click.echo(
+            f"{counts['images']} images of {counts['classes']} classes, {counts['pairs']} pairs, "
+            f"chosen with {counts['queries']} queries: written to {out} (digest {manifest.digest})"
+        )

@@ -1,0 +1,275 @@
+"""Evaluation pairs: which images are attacked, and which target classes each has to reach.
+
+The paper takes images that the victim classifies correctly, evenly over the classes, each with all
+other classes (CIFAR-10, STL-10) or a few random ones (ImageNet) as targets. A `Manifest` is such a
+choice, written down: it is reproducible from a seed, and it carries a hash of every image, so that
+two evaluations with one manifest have attacked the same pixels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import deque
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from brusle import rng
+from brusle.data import Dataset, Source, source
+from brusle.errors import DataError, InputError
+from brusle.oracle import Oracle, traits
+from brusle.victims import as_victim, default_batch_size
+
+Targets = Literal["all"] | int
+_FORMAT = "brusle-pairs-1"
+_IMAGE_ORDER, _TARGET_ORDER, _CLASS_ORDER = range(3)  # tags of the random numbers
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One image of a manifest.
+
+    Attributes:
+        name: what the image is called in its data set.
+        label: its class.
+        sha256: hash of its shape and values, see `image_hash`.
+        targets: the classes to reach, one pair each.
+    """
+
+    name: str
+    label: int
+    sha256: str
+    targets: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Images and targets of an evaluation.
+
+    Attributes:
+        data: name of the data set.
+        victim: name of the victim that classifies all images correctly; None if not asked.
+        seed: the seed of the choice.
+        classes: number of classes that targets were drawn from.
+        queries: clean queries that the choice took.
+        entries: the images.
+    """
+
+    data: str
+    victim: str | None
+    seed: int
+    classes: int
+    queries: int
+    entries: tuple[Entry, ...]
+
+    @property
+    def pairs(self) -> int:
+        """Number of (image, target) pairs."""
+        return sum(len(entry.targets) for entry in self.entries)
+
+    @property
+    def digest(self) -> str:
+        """A short hash of the images and targets: the same for the same evaluation set."""
+        entries = json.dumps([(e.sha256, e.label, e.targets) for e in self.entries])
+        return hashlib.sha256(entries.encode()).hexdigest()[:16]
+
+    def write(self, path: str | Path) -> None:
+        """Write the manifest as JSON."""
+        text = json.dumps({"format": _FORMAT, "digest": self.digest, **asdict(self)}, indent=1)
+        Path(path).write_text(text + "\n")
+
+    @classmethod
+    def read(cls, path: str | Path) -> Manifest:
+        """Read a manifest and check that nobody has changed its entries."""
+        try:
+            content = json.loads(Path(path).read_text())
+            stated, kind = content.pop("digest"), content.pop("format")
+            entries = tuple(
+                Entry(e["name"], e["label"], e["sha256"], tuple(e["targets"]))
+                for e in content.pop("entries")
+            )
+            manifest = cls(**content, entries=entries)
+        except OSError as error:
+            raise DataError(f"cannot read the manifest {path}: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(
+                f"{path} is no manifest of evaluation pairs ({error}): make one with `brusle pairs`"
+            ) from error
+        if kind != _FORMAT or stated != manifest.digest:
+            raise DataError(
+                f"the manifest {path} was changed or is of another version: make it again with "
+                f"`brusle pairs`"
+            )
+        return manifest
+
+    def dataset(self, like: Any = None) -> Dataset:
+        """Read the images, and check that they are the ones that were chosen."""
+        place = source(self.data, like=like)
+        return self.select(place)
+
+    def select(self, data: Source | Dataset) -> Dataset:
+        """The manifest's images out of ``data``, checked against their hashes."""
+        rows = {name: row for row, name in enumerate(data.names)}
+        for entry in self.entries:
+            if entry.name not in rows:
+                raise DataError(f"image {entry.name} of the manifest is not in {data.name}")
+        chosen = _take(data, [rows[entry.name] for entry in self.entries])
+        for entry, image, label in zip(self.entries, chosen.images, chosen.labels, strict=True):
+            if image_hash(image) != entry.sha256 or int(label) != entry.label:
+                raise DataError(
+                    f"image {entry.name} of {data.name} is not the one of the manifest: its "
+                    f"pixels or label differ (another version of the data, or another framing?)"
+                )
+        return chosen
+
+    def targeted(self, data: Dataset) -> tuple[Dataset, Tensor]:
+        """The pairs: an image for each target, and the targets."""
+        rows = [row for row, entry in enumerate(self.entries) for _ in entry.targets]
+        targets = [target for entry in self.entries for target in entry.targets]
+        return _take(data, rows), torch.tensor(targets, dtype=torch.int64)
+
+
+def choose(
+    data: str | Source | Dataset,
+    victim: Any = None,
+    *,
+    images: int | None = None,
+    targets: Targets = 1,
+    seed: int = 0,
+    batch_size: int | None = None,
+    device: str = "auto",
+) -> Manifest:
+    """Choose images evenly over the classes, and targets for each.
+
+    Classes take turns in a random order, and each gives its next image in a random order; with a
+    victim, its next image that the victim classifies correctly. Where a class has no more, the
+    others go on, so the numbers per class differ by at most one as long as no class runs out.
+
+    Args:
+        data: a name, a source or a data set.
+        victim: asked for the label of each candidate, one query each; None takes all images.
+        images: how many; None takes all.
+        targets: ``"all"`` other classes, or so many random ones for each image.
+        seed: same seed, same choice.
+        batch_size: most images in one call of the victim.
+        device: where the victim runs.
+    """
+    if images is not None and images < 1:
+        raise InputError(f"images is {images}: it must be at least 1")
+    model = None if victim is None else as_victim(victim, device)
+    place = source(data, like=model) if isinstance(data, str) else data
+    classes = number_of_classes(place, model)
+    oracle = None
+    if model is not None:
+        shape = tuple(_take(place, [0]).images.shape[1:])
+        size = batch_size or default_batch_size((shape[0], shape[1], shape[2]), model.device)
+        oracle = Oracle(model, len(place), limit=0, batch_size=size)
+    rows = _in_turn(place, oracle, images or len(place), seed)
+    if not rows:
+        raise InputError(f"the victim classifies no image of {place.name} correctly")
+    return manifest(
+        _take(place, rows),
+        targets,
+        seed,
+        classes,
+        victim=None if model is None else model.name,
+        queries=0 if oracle is None else int(oracle.ledger.clean.sum()),
+    )
+
+
+def manifest(
+    data: Dataset,
+    targets: Targets,
+    seed: int,
+    classes: int,
+    victim: str | None = None,
+    queries: int = 0,
+) -> Manifest:
+    """The manifest of all images of ``data``."""
+    entries = tuple(
+        Entry(
+            name, int(label), image_hash(image), _targets(image, int(label), targets, seed, classes)
+        )
+        for name, label, image in zip(data.names, data.labels, data.images, strict=True)
+    )
+    return Manifest(data.name, victim, seed, classes, queries, entries)
+
+
+def image_hash(image: Tensor) -> str:
+    """SHA-256 of an image's shape and float32 values."""
+    digest = hashlib.sha256(str(tuple(image.shape)).encode())
+    digest.update(image.contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def number_of_classes(data: Source | Dataset, victim: Any = None) -> int:
+    """As the victim says, or the data; else the largest label decides."""
+    named = traits(victim).classes if victim is not None else None
+    return len(named or data.classes) or int(data.labels.max()) + 1
+
+
+def _targets(
+    image: Tensor, label: int, targets: Targets, seed: int, classes: int
+) -> tuple[int, ...]:
+    """Other classes, a function of seed and image alone."""
+    if targets == 0:
+        return ()
+    others = [c for c in range(classes) if c != label]
+    if targets == "all":
+        return tuple(others)
+    if not isinstance(targets, int) or not 1 <= targets <= len(others):
+        raise InputError(
+            f"targets is {targets!r}: give 'all' or a number from 1 to {len(others)}, the other "
+            f"classes that an image has"
+        )
+    order = _shuffled(len(others), seed, rng.content_id(image.numpy().tobytes()), _TARGET_ORDER)
+    return tuple(others[at] for at in order[:targets])
+
+
+def _in_turn(data: Source | Dataset, oracle: Oracle | None, images: int, seed: int) -> list[int]:
+    """Rows of ``data`` as `choose` says."""
+    labels = data.labels.tolist()
+    order = _shuffled(len(labels), seed, 0, _IMAGE_ORDER)
+    queues: dict[int, deque[int]] = {}
+    for row in order:
+        queues.setdefault(labels[row], deque()).append(row)
+    present = sorted(queues)
+    turn = [present[at] for at in _shuffled(len(present), seed, 0, _CLASS_ORDER)]
+    chosen: list[int] = []
+    have = dict.fromkeys(turn, 0)
+    while len(chosen) < images and any(queues.values()):
+        fewest = min(have[c] for c in turn if queues[c])
+        now = [c for c in turn if queues[c] and have[c] == fewest][: images - len(chosen)]
+        rows = [queues[c].popleft() for c in now]
+        for c, row, right in zip(now, rows, _right(data, rows, oracle), strict=True):
+            if right:
+                chosen.append(row)
+                have[c] += 1
+    return chosen
+
+
+def _right(data: Source | Dataset, rows: list[int], oracle: Oracle | None) -> list[bool]:
+    if oracle is None:
+        return [True] * len(rows)
+    some = _take(data, rows)
+    answers = oracle.ask(torch.tensor(rows), some.images, "clean")
+    right: list[bool] = (answers.labels.cpu() == some.labels).tolist()
+    return [ok and at not in answers.errors for at, ok in enumerate(right)]
+
+
+def _shuffled(count: int, seed: int, identity: int, tag: int) -> list[int]:
+    """A random order of ``count`` things."""
+    stream = rng.streams(seed, torch.tensor([identity]))
+    order: list[int] = rng.bits(stream, 0, tag, count)[0].sort(stable=True).indices.tolist()
+    return order
+
+
+def _take(data: Source | Dataset, rows: list[int]) -> Dataset:
+    if isinstance(data, Source):
+        return data.take(rows)
+    names = tuple(data.names[row] for row in rows)
+    return Dataset(data.name, data.images[rows], data.labels[rows], data.classes, names)

@@ -1,0 +1,49 @@
+"""Success by number of queries, as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from brusle.evaluation.metrics import Rate
+from brusle.evaluation.runner import Run
+
+_COLOURS = ("#0b6e99", "#c8553d", "#588157", "#7b4b94", "#b08900", "#3d405b")
+
+
+def curve(run: Run, path: str | Path) -> None:
+    """Draw the attack success rate of every setting against the queries spent.
+
+    The band is the 95 % interval. A curve that still rises at its right end says that the
+    limit, and not the victim, has ended the attack.
+    """
+    # matplotlib takes half a second to import, and only this needs it
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for at, (setting, result) in enumerate(zip(run.settings, run.results, strict=True)):
+        limit, count = setting.attack.queries, int(result.attacked.sum())
+        hits = sorted(result.queries[result.success].tolist())
+        steps = sorted({0, *hits, limit})
+        rates = [Rate(sum(q <= step for q in hits), count) for step in steps]
+        colour = _COLOURS[at % len(_COLOURS)]
+        label = f"{setting.goal}, {setting.attack.pixels} pixels"
+        axes.step(
+            steps, [100 * r.value for r in rates], where="post", color=colour, label=label, lw=1.8
+        )
+        low, high = zip(*(r.interval for r in rates), strict=True)
+        band = ([100 * v for v in low], [100 * v for v in high])
+        axes.fill_between(steps, *band, step="post", color=colour, alpha=0.12, lw=0)
+    axes.set(
+        xlabel="queries per image",
+        ylabel="fooled, % of correctly classified images",
+        xlim=(0, None),
+        ylim=(0, 100),
+        title=f"{run.victim} on {run.data.name}",
+    )
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    figure.savefig(path, dpi=130)
