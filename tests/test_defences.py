@@ -186,6 +186,19 @@ def test_averaging_a_deterministic_victim_is_refused() -> None:
         BruSLe(2, 5)(victim, images, labels, eot=8)
 
 
+def test_says_when_the_search_is_blind() -> None:
+    model = integer_model(SHAPE, 5)
+    images = random_images(2, SHAPE)
+    labels = own_labels(model, images)
+    notes = {
+        spec: BruSLe(2, 3)(defences.make(spec, model.victim()), images, labels).notes
+        for spec in ("label", "topk:2", "round:3")
+    }
+    assert "gives only the label: the search is blind" in notes["label"][0]
+    assert "best classes only" in notes["topk:2"][0]
+    assert notes["round:3"] == []
+
+
 def test_on_a_deterministic_victim_stable_is_success() -> None:
     model = integer_model(SHAPE, 5)
     images = random_images(12, SHAPE)

@@ -108,6 +108,10 @@ class Attack(Protocol):
     def checks_initial(self) -> bool:
         """Whether a success among the initial queries ends the attack."""
 
+    @property
+    def follows_scores(self) -> bool:
+        """Whether the search needs more than labels."""
+
     def loss_for(self, targeted: bool) -> Loss: ...
     def check(self, problems: Problems) -> None: ...
     def start(self, problems: Problems, seed: int, restart: int) -> Search: ...
@@ -256,6 +260,7 @@ class _Run:
             ledger=self.oracle.ledger,
             stable=torch.zeros(n, dtype=torch.bool),
             randomised=traits(self.oracle.victim).randomised,
+            notes=_notes(self.attack, self.oracle.victim),
             errors=dict(answers.errors),
         )
 
@@ -350,3 +355,19 @@ def _columns(initial: Tensor) -> Column | list[Column]:
     if not bool(initial.any()):
         return "search"
     return ["initial" if i else "search" for i in initial.tolist()]
+
+
+def _notes(attack: Attack, victim: Victim) -> list[str]:
+    """What the victim does not give and the attack would need."""
+    gives = traits(victim).gives
+    if attack.follows_scores and gives == "label":
+        return [
+            f"{type(attack).__name__} follows scores, but {victim.name} gives only the label: the "
+            f"search is blind, and few successes say little about robustness"
+        ]
+    if attack.follows_scores and gives == "partial":
+        return [
+            f"{victim.name} gives the scores of its best classes only: a target class outside "
+            f"them is invisible to {type(attack).__name__}"
+        ]
+    return []

@@ -43,6 +43,7 @@ class AttackResult:
         stable: ``(n,)`` bool: the success can be repeated. The same as ``success`` unless the
             victim is randomised; then more than half of 20 fresh answers must reach the goal.
         randomised: whether the victim says that its answers vary.
+        notes: what a reader of the numbers should know about this attack on this victim.
         names: what the images are called; numbers if nobody says.
         errors: image number to reason, for the statuses "error" and "unverified".
         seconds: wall-clock time.
@@ -60,6 +61,7 @@ class AttackResult:
     ledger: Ledger
     stable: Tensor
     randomised: bool
+    notes: Sequence[str] = ()
     names: Sequence[str] = ()
     errors: dict[int, str] = field(default_factory=dict)
     seconds: float = 0.0

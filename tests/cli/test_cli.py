@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import brusle
@@ -30,7 +31,8 @@ def photos(tmp_path_factory) -> Path:
 def test_help_names_every_command_and_the_exit_codes() -> None:
     answer = run("--help")
     assert answer.returncode == 0
-    for word in ("evaluate", "attack", "list", "Exit codes", "authorised"):
+    commands = ("attack", "check", "data", "evaluate", "list", "pairs")
+    for word in (*commands, "Exit codes", "authorised"):
         assert word in answer.stdout
     assert "\b" not in answer.stdout
 
@@ -95,6 +97,8 @@ def test_attack_that_finds_nothing_exits_with_1(photos) -> None:
         (("attack", "missing.png"), "error: cannot open missing.png: No such file or directory"),
         (("attack", "broken.png"), "error: broken.png is no image that can be read"),
         (("attack", "plane.png", "--target", "unicorn"), "error: unknown class 'unicorn': known"),
+        (("attack", "plane.png", "--target", "airplan"), "did you mean 'airplane'?"),
+        (("attack", "plane.png", "--defence", "rdn:1"), "did you mean 'rnd'?"),
         (("attack", "plane.png", "--target", "12"), "error: target 12 of image 0 is out of range"),
         (("attack", "plane.png", "--target", "airplane"), "error: the target of image 0 equals"),
         (("attack", "plane.png", "--pixels", "2000"), "error: pixels is 2000, but an image of 32"),
@@ -142,3 +146,43 @@ def test_list_as_json() -> None:
     assert set(said) == {"attacks", "victims", "data", "defences"}
     assert "zoo:cifar10-resnet20" in said["victims"]
     assert "palette=binary" in said["attacks"]["brusle"]
+
+
+def test_check_says_what_fits_and_exits_with_3_when_it_does_not(tmp_path) -> None:
+    good = run("check", "--limit", "20", "--batch-size", "20", "--json")
+    assert good.returncode == 0, good.stderr
+    said = json.loads(good.stdout)
+    assert said["queries"] > 20 and all(f["verdict"] == "ok" for f in said["findings"])
+    np.savez(tmp_path / "d.npz", images=np.zeros((20, 3, 16, 16), np.uint8), labels=np.arange(20))
+    bad = run("check", "--data", "npz:d.npz", cwd=tmp_path)
+    assert bad.returncode == 2  # CIFAR-10 has no class 19
+    assert "has label 19: labels must be 0 ... 9" in bad.stderr
+    labels = np.arange(20) % 10
+    np.savez(tmp_path / "d.npz", images=np.zeros((20, 3, 16, 16), np.uint8), labels=labels)
+    bad = run("check", "--data", "npz:d.npz", cwd=tmp_path)
+    assert bad.returncode == 3
+    assert "FAIL  shape and classes" in bad.stdout and "3 x 16 x 16" in bad.stdout
+    assert "see docs/check.md#shape-and-classes" in bad.stdout
+
+
+def test_pairs_are_chosen_and_evaluated(tmp_path) -> None:
+    options = ("--images", "10", "--targets", "2", "--out", "pairs.json", "--json")
+    answer = run("pairs", *options, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    said = json.loads(answer.stdout)
+    assert (said["images"], said["classes"], said["pairs"]) == (10, 10, 20)
+    options = ("--pairs", "pairs.json", "--goal", "targeted", "--pixels", "5", "--queries", "3")
+    answer = run("evaluate", *options, "--json", "--out", "run", cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    about = json.loads(answer.stdout)
+    assert about["pairs"] == said["digest"]
+    assert about["settings"][0]["summary"]["attacked"] == 20  # all are classified correctly
+
+
+def test_defences_are_put_before_the_victim(photos) -> None:
+    options = ("--pixels", "60", "--defence", "median:3", "--defence", "rnd:0.01", "--eot", "2")
+    answer = run("attack", "plane.png", *options, "--queries", "40", "--json", cwd=photos)
+    assert answer.returncode in (0, 1), answer.stderr
+    ledger = json.loads(answer.stdout)["ledger"]
+    assert ledger["clean"] == 1 + 2  # one look at the label, two draws by the attack
+    assert (ledger["initial"] + ledger["search"]) % 2 == 0

@@ -87,6 +87,11 @@ class SparseAttack:
         """Whether a success among the initial queries ends the attack."""
         return True
 
+    @property
+    def follows_scores(self) -> bool:
+        """Whether the search needs more than labels."""
+        return True
+
     def loss_for(self, targeted: bool) -> Loss:
         """The loss that the search follows."""
         raise NotImplementedError

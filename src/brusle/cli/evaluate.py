@@ -126,6 +126,8 @@ def _show(run: Run, console: Console, as_json: bool) -> int:
 
     assert run.folder is not None
     console.print(summary_table(run))
+    for note in run.notes:
+        console.print(f"[yellow]note[/]: {note}")
     curve(run, run.folder / "curve.png")
     examples = run_examples(run)
     if examples:

@@ -81,6 +81,11 @@ class Run:
         """Images, over all settings, that the victim failed on or the check refused."""
         return sum(len(result.errors) for result in self.results)
 
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the numbers should know, each once."""
+        return list(dict.fromkeys(note for result in self.results for note in result.notes))
+
     def summaries(self) -> list[Summary]:
         """One summary for each setting, with the success rate at a few numbers of queries."""
         return [Summary.of(r, checkpoints(r.attack.queries)) for r in self.results]
@@ -113,6 +118,7 @@ class Run:
             "pairs": self.manifest.digest,
             "seed": self.seed,
             "seconds": round(self.seconds, 2),
+            "notes": self.notes,
             "settings": settings,
         }
 
