@@ -22,7 +22,9 @@ check: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/runtimes.py
 	$(BIN)/python benchmarks/effectiveness.py
+	$(BIN)/python benchmarks/zoo.py
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

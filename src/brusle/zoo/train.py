@@ -1,4 +1,4 @@
-"""The recipes that trained the bundled nets: ``python -m brusle.zoo.train NAME --data DIR``.
+"""The recipes that trained the bundled nets: ``brusle-train NAME`` trains one again.
 
 Plain nets: cross-entropy, random flips and 4-pixel shifts, one linear warm-up and one linear decay
 of the learning rate (SGD with Nesterov momentum for the residual nets, AdamW for the transformer).
@@ -19,18 +19,22 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from rich.progress import track
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from brusle import zoo
 from brusle.data import cifar10, load
+from brusle.data.stored import cache_dir
+from brusle.errors import BrusleError
 from brusle.zoo.adversaries import Threat, pgd, training_example
 
 
@@ -197,7 +201,9 @@ class Trainer:
         generator = torch.Generator().manual_seed(recipe.seed * 100_003 + self.epoch)
         order = torch.randperm(len(self.train_x), generator=generator)
         self.model.train()
-        for step in range(self.steps):
+        title = f"epoch {self.epoch + 1}/{recipe.epochs}"
+        steps = track(range(self.steps), title, transient=True, disable=not sys.stderr.isatty())
+        for step in steps:
             index = order[step * recipe.batch : (step + 1) * recipe.batch]
             x, y = self._batch(index, generator), self.train_y[index]
             progress = (self.epoch * self.steps + step) / (recipe.epochs * self.steps)
@@ -303,7 +309,7 @@ class Trainer:
             "test_images": "CIFAR-10 test set, all 10 000 images, not used for any choice",
             **robust,
             "sample_correct": round(right * len(sample)),
-            "repeat": f"python -m brusle.zoo.train {self.name} --data CIFAR10_DIR{flag}",
+            "repeat": f"brusle data fetch cifar10 && brusle-train {self.name}{flag}",
             "repeat_note": "same seed and machine give the same weights; another machine or "
             "torch rounds differently and ends within a few tenths of a percent",
             "licence": "weights: as the project; CIFAR-10 images: see its authors' page",
@@ -314,7 +320,12 @@ def main() -> None:
     """Command line of the recipes."""
     parser = argparse.ArgumentParser(description="Train a bundled CIFAR-10 net again.")
     parser.add_argument("name", choices=RECIPES)
-    parser.add_argument("--data", type=Path, required=True, help="folder with CIFAR-10")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=cache_dir() / "cifar10",
+        help="folder with CIFAR-10; where `brusle data fetch cifar10` puts it if not given",
+    )
     parser.add_argument("--out", type=Path, default=Path("training"), help="where to write")
     parser.add_argument("--epochs", type=int, help="instead of the recipe's")
     parser.add_argument("--seed", type=int, default=0)
@@ -323,7 +334,10 @@ def main() -> None:
     recipe = replace(RECIPES[args.name], seed=args.seed)
     if args.epochs is not None:
         recipe = replace(recipe, epochs=args.epochs)
-    Trainer(args.name, recipe, args.data, args.out, args.compile).run()
+    try:
+        Trainer(args.name, recipe, args.data, args.out, args.compile).run()
+    except BrusleError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":
