@@ -96,6 +96,8 @@ RECIPES = {
     ),
 }
 
+_TITLES = {"resnet20": "ResNet-20", "vit": "small vision transformer"}
+
 
 def augment(images: Tensor, shift: int, generator: torch.Generator) -> Tensor:
     """Flip and shift every image of a float batch on its own."""
@@ -291,7 +293,8 @@ class Trainer:
         flag = " --compile" if self.compiled else ""
         return {
             "name": self.name,
-            "summary": f"{recipe.architecture} trained on CIFAR-10{trained}, {100 * clean:.1f} % "
+            "summary": f"{_TITLES[recipe.architecture]} trained on CIFAR-10{trained}, "
+            f"{100 * clean:.1f} % "
             f"test accuracy"
             + (f", {100 * robust['robust_accuracy']:.1f} % under PGD" if robust else ""),
             "architecture": recipe.architecture,
