@@ -3,9 +3,9 @@
     python benchmarks/runtimes.py [--threads 1]
 
 "As it is" means a plain forward pass; "brusle" has batch normalisation merged and images in
-channels_last layout. (Memory that is kept instead of given back, see `brusle.allocation`, is at work
-in all three: it cannot be switched off within a process.) They take turns, so that all see the same
-slow and fast spells of the machine; the ratios are medians over the turns.
+channels_last layout. (Memory that is kept instead of given back, see `brusle.allocation`, is at
+work in all three: it cannot be switched off within a process.) They take turns, so that all see the
+same slow and fast spells of the machine; the ratios are medians over the turns.
 """
 
 from __future__ import annotations
