@@ -1,7 +1,10 @@
 import numpy as np
 import torch
+from models import integer_model, own_labels, random_images
 from PIL import Image
 
+from brusle.attacks import BruSLe
+from brusle.report.curves import success_steps
 from brusle.report.gallery import Example, count, gallery, perturbation
 
 
@@ -39,3 +42,17 @@ def test_gallery_has_a_place_for_every_example(tmp_path) -> None:
 def test_count() -> None:
     assert [count(n, "query") for n in (0, 1, 2)] == ["0 queries", "1 query", "2 queries"]
     assert count(2, "pixel") == "2 pixels"
+
+
+def test_the_curve_is_the_success_rate_at_every_number_of_queries() -> None:
+    model = integer_model((3, 8, 8), 5)
+    images = random_images(30, (3, 8, 8))
+    result = BruSLe(3, 25)(model.victim(), images, own_labels(model, images))
+    steps = success_steps(result)
+    assert (steps[0][0], steps[-1][0]) == (0, 25)
+    rate = 0.0
+    marks = dict(steps)
+    for queries in range(26):
+        rate = marks[queries].value if queries in marks else rate
+        assert rate == result.asr(at=[queries])[queries]
+    assert 0 < rate < 1

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from pathlib import Path
 
 from brusle.evaluation.metrics import Rate
 from brusle.evaluation.runner import Run
+from brusle.results import AttackResult
 
 _COLOURS = ("#0b6e99", "#c8553d", "#588157", "#7b4b94", "#b08900", "#3d405b")
+
+
+def success_steps(result: AttackResult) -> list[tuple[int, Rate]]:
+    """The success rate at 0 queries, wherever it rises, and at the limit."""
+    hits = sorted(result.queries[result.success].tolist())
+    attacked = int(result.attacked.sum())
+    marks = sorted({0, *hits, result.attack.queries})
+    return [(mark, Rate(bisect_right(hits, mark), attacked)) for mark in marks]
 
 
 def curve(run: Run, path: str | Path) -> None:
@@ -24,10 +34,7 @@ def curve(run: Run, path: str | Path) -> None:
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     for at, (setting, result) in enumerate(zip(run.settings, run.results, strict=True)):
-        limit, count = setting.attack.queries, int(result.attacked.sum())
-        hits = sorted(result.queries[result.success].tolist())
-        steps = sorted({0, *hits, limit})
-        rates = [Rate(sum(q <= step for q in hits), count) for step in steps]
+        steps, rates = zip(*success_steps(result), strict=True)
         colour = _COLOURS[at % len(_COLOURS)]
         label = f"{setting.goal}, {setting.attack.pixels} pixels"
         axes.step(
