@@ -28,6 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--limit", type=int, default=200)
     parser.add_argument("--queries", type=int, default=500)
+    parser.add_argument("--models", nargs="+", default=[*brusle.zoo.names(), f"{PLAIN}+rnd:0.02"])
     parser.add_argument("--out", type=Path, help="also write the table to this file")
     args = parser.parse_args()
     data = brusle.data.load("sample", args.limit)
@@ -35,8 +36,9 @@ def main() -> None:
     heads += [f"{pixels} px" for pixels in PIXELS]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     print("\n".join(lines), flush=True)
-    for name, spec in [*((name, None) for name in brusle.zoo.names()), (PLAIN, "rnd:0.02")]:
-        lines.append(row(name, spec, data, args.queries))
+    for model in args.models:
+        name, _, spec = model.partition("+")
+        lines.append(row(name, spec or None, data, args.queries))
         print(lines[-1], flush=True)
     if args.out is not None:
         args.out.write_text("\n".join(lines) + "\n")

@@ -32,15 +32,22 @@ def training_example(
     * ``l2`` and ``l1``: ``steps`` normalised gradient steps from a random start. For ``l1``
       steps are Euclidean and then projected to the l1 ball (Jiang et al., CVPR 2023), which
       avoids the collapse that sparse single steps bring.
-    * ``l0``: ``radius`` pixels, chosen by gradient among a random half of all pixels and set to
-      the corner colour that the gradient prefers, from a start with other random pixels changed.
+    * ``l0``: of several candidates with ``radius`` changed pixels, the one with the largest loss:
+      one chosen by gradient, ``steps`` at random, all in corner colours. With the first alone a
+      net learns to mislead gradients: it withstood l0 PGD on 72 % of the images with 24 pixels,
+      and BruSLe, which needs no gradient, on 37 % with 8.
     """
     if threat == "linf":
         noise = (torch.rand(x.shape, generator=generator) * 2 - 1) * 2 * radius
         return (x + noise + radius * _gradient(model, x + noise, y).sign()).clamp(0, 1)
     if threat == "l0":
-        start = random_pixels(x, int(radius), generator)
-        return greedy_pixels(model, x, start, y, int(radius), 0.5, generator)
+        pixels = int(radius)
+        rivals = [random_pixels(x, pixels, generator) for _ in range(steps)]
+        rivals.append(greedy_pixels(model, x, rivals[0], y, pixels, 0.3, generator))
+        with torch.no_grad():
+            losses = torch.stack([F.cross_entropy(model(r), y, reduction="none") for r in rivals])
+        worst = losses.argmax(0)
+        return torch.stack(rivals)[worst, torch.arange(len(x))]
     start = x + project(torch.randn(x.shape, generator=generator), threat, radius)
     return _climb(model, x, start.clamp(0, 1), y, threat, radius, steps, 1.5 * radius / steps)
 

@@ -92,7 +92,14 @@ RECIPES = {
         _TUNED, start="cifar10-resnet20-l2", epochs=2, threat="l1", radius=12.0, steps=2
     ),
     "cifar10-resnet20-l0": replace(
-        _TUNED, start="cifar10-resnet20-l1", epochs=2, threat="l0", radius=24
+        _TUNED,
+        start="cifar10-resnet20-l1",
+        epochs=1,
+        small_epochs=0,
+        peak_lr=0.03,
+        threat="l0",
+        radius=24,
+        steps=3,
     ),
 }
 
