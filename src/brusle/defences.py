@@ -273,6 +273,13 @@ def make(spec: str, victim: Victim) -> Victim:
     return defended
 
 
+def defend(victim: Victim, specs: Sequence[str]) -> Victim:
+    """Put several defences before ``victim``; the first is the innermost."""
+    for spec in specs:
+        victim = make(spec, victim)
+    return victim
+
+
 def known_defences() -> dict[str, str]:
     """Names that `make` takes, with a line about each."""
     lines = {name: (build.__doc__ or "").splitlines()[0] for name, build in DEFENCES.items()}

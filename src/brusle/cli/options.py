@@ -39,13 +39,10 @@ def victim_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def open_victim(name: str, device: str, defences: Sequence[str]) -> Victim:
     """The victim that `victim_options` describe."""
-    from brusle.defences import make
+    from brusle.defences import defend
     from brusle.victims import load_victim
 
-    victim = load_victim(name, device)
-    for spec in defences:
-        victim = make(spec, victim)
-    return victim
+    return defend(load_victim(name, device), defences)
 
 
 data_option = click.option(

@@ -10,14 +10,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from brusle.data.images import Framing, Shape, read_image
+from brusle.data.images import Framing, Shape, imagenet_framing, read_image
 from brusle.data.sets import Source, file_names
 from brusle.errors import DataError, InputError
 from brusle.names import Name, hint
 from brusle.oracle import Traits
 
 _SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
-_IMAGENET = Framing(256, (224, 224), "bilinear")
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class _Listing:
 def imagenet(name: Name, like: Traits) -> Source:
     """``imagenet:DIR``: the number of a class is its place among the sorted folders."""
     name.done()
-    framing = like.framing or _usual_framing(like.shape)
+    framing = like.framing or imagenet_framing(like.shape[1:] if like.shape else (224, 224))
     shape = like.shape or (3, *framing.crop)
     place = _place(name)
     return _source(name, place, _listing(place, like.classes, _by_place), _reader(shape, framing))
@@ -61,13 +60,6 @@ def _wanted(name: Name, like: Traits) -> tuple[Framing | None, Shape | None]:
         return Framing(side, (side, side)), (like.shape[0] if like.shape else 3, side, side)
     framing: Framing | None = like.framing
     return framing, like.shape or (None if framing is None else (3, *framing.crop))
-
-
-def _usual_framing(shape: Shape | None) -> Framing:
-    """The usual framing of ImageNet, in proportion for a victim of another size."""
-    if shape is None:
-        return _IMAGENET
-    return Framing(round(max(shape[1:]) * 256 / 224), shape[1:])
 
 
 def _place(name: Name) -> Path:

@@ -48,6 +48,11 @@ class Framing:
         return image.crop((left, top, left + w, top + h))
 
 
+def imagenet_framing(size: tuple[int, int]) -> Framing:
+    """The usual margin of ImageNet models: 256 pixels for a crop of 224."""
+    return Framing(max(size) * 8 // 7, size)
+
+
 def read_image(
     path: str | Path, shape: Shape | None = None, framing: Framing | None = None
 ) -> Tensor:

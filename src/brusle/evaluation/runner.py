@@ -17,7 +17,7 @@ import torch
 import brusle
 from brusle.attacks.base import SparseAttack
 from brusle.data import Dataset, load, save_image
-from brusle.defences import make as make_defence
+from brusle.defences import defend
 from brusle.errors import DataError, InputError
 from brusle.evaluation.metrics import Summary
 from brusle.evaluation.pairs import Manifest, Targets, number_of_classes
@@ -155,8 +155,8 @@ def evaluate(
             `DEFAULT_PIXELS` and 300 queries.
         goal: ``"untargeted"``, ``"targeted"``, or both.
         out: a new folder for rows, summary and adversarial images; nothing is written if None.
-        pairs: a manifest (or its file) of images and targets, instead of ``targets``, ``limit``
-            and, if it is a file, ``data``.
+        pairs: a manifest (or its file) of images and targets, instead of ``targets`` and
+            ``limit``. It names its data itself, unless ``data`` is more than a name.
         targets: for a targeted goal, ``"all"`` other classes or so many random ones per image.
         defences: defences before the victim, as in ``["rnd:0.02"]``; the first is the innermost.
         limit: most images, evenly over the classes.
@@ -168,9 +168,7 @@ def evaluate(
     """
     began = time.monotonic()
     settings = _settings(attacks, (goal,) if isinstance(goal, str) else goal)
-    model = as_victim(victim, device)
-    for spec in defences:
-        model = make_defence(spec, model)
+    model = defend(as_victim(victim, device), defences)
     dataset, manifest = _images_and_targets(data, pairs, targets, limit, seed, model, settings)
     check_fit(dataset, model)
     folder = _new_folder(out)
@@ -289,9 +287,9 @@ def _images_and_targets(
             raise InputError("a targeted evaluation needs at least 2 classes in the data")
         return dataset, make_manifest(dataset, targets if targeted else 0, seed, classes)
     manifest = pairs if isinstance(pairs, Manifest) else Manifest.read(pairs)
-    if isinstance(data, Dataset):
-        return manifest.select(data), manifest
-    return manifest.dataset(victim), manifest
+    if isinstance(data, str):
+        return manifest.dataset(victim), manifest
+    return manifest.select(load_data(data, None, victim)), manifest
 
 
 def load_data(data: str | Dataset | tuple[Any, Any], limit: int | None, victim: Victim) -> Dataset:

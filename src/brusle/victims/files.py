@@ -13,14 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from brusle.data.images import Shape
+from brusle.data.images import Shape, imagenet_framing
 from brusle.errors import InputError, VictimError
 from brusle.names import Name, hint
 from brusle.victims.architectures import ARCHITECTURES
 from brusle.victims.batches import in_fixed_batches
 from brusle.victims.options import (
     first_line,
-    imagenet_framing,
     take_class_names,
     take_classes,
     take_normalisation,

@@ -38,11 +38,6 @@ class Normalisation:
 IMAGENET = Normalisation((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
-def imagenet_framing(size: tuple[int, int]) -> Framing:
-    """The usual margin of ImageNet models: 256 pixels for a crop of 224."""
-    return Framing(max(size) * 8 // 7, size)
-
-
 def whole_framing(size: tuple[int, int]) -> Framing:
     """As much of a photograph as fits, for models that are not known to want a margin."""
     return Framing(max(size), size)
