@@ -22,7 +22,21 @@ class Counting:
         return self.function(images)
 
     def victim(self) -> FunctionVictim:
-        return wrap(self, output="logits", name="counting")
+        victim = wrap(self, output="logits", name="counting", differentiable=True)
+        assert isinstance(victim, FunctionVictim)
+        return victim
+
+
+class _StraightThrough(torch.autograd.Function):
+    """A function of whole numbers whose gradient is taken to be that of the identity."""
+
+    @staticmethod
+    def forward(ctx, x, function):
+        return function(x)
+
+    @staticmethod
+    def backward(ctx, slope):
+        return slope, None
 
 
 def levels(images: Tensor) -> Tensor:
@@ -31,17 +45,22 @@ def levels(images: Tensor) -> Tensor:
 
 
 def integer_model(shape: tuple[int, int, int], classes: int, seed: int = 0) -> Counting:
-    """Two integer layers with a fold between them, so that pixels interact."""
+    """Two integer layers with a fold between them, so that pixels interact.
+
+    The integers are kept in float64, where they are exact as well, and rounding has a gradient of
+    1: white-box attacks get gradients that do not depend on the batch either.
+    """
     generator = torch.Generator().manual_seed(seed)
     size = shape[0] * shape[1] * shape[2]
-    first = torch.randint(-3, 4, (size, 24), generator=generator)
-    second = torch.randint(-5, 6, (24, classes), generator=generator)
+    first = torch.randint(-3, 4, (size, 24), generator=generator).double()
+    second = torch.randint(-5, 6, (24, classes), generator=generator).double()
 
     def scores(images: Tensor) -> Tensor:
-        hidden = (levels(images).flatten(1) - 128) @ first
-        logits = (hidden.abs() // 64) @ second
+        whole = _StraightThrough.apply(images.double() * 255, torch.round)
+        hidden = (whole.flatten(1) - 128) @ first
+        logits = _StraightThrough.apply(hidden.abs() / 64, torch.floor) @ second
         # odd multiples break ties between classes
-        return (logits * 8 + torch.arange(classes) % 8).double() / 512
+        return (logits * 8 + torch.arange(classes) % 8) / 512
 
     return Counting(scores)
 

@@ -4,27 +4,35 @@ An attack is only the part that proposes and learns (`Search`). Everything that 
 is here, once: the clean check, one model call per round for all live problems, stopping at
 success or at the limit, replacing finished problems by waiting ones so that the model's batch
 stays full (continuous batching), keeping the best image, and having successes verified.
+
+A `Session` is one victim and its problems, from the clean check to the verification. A plain
+attack runs one search in it; restarts, ensembles and the search for the fewest pixels run several,
+on one ledger and under one limit.
 """
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Protocol, Self
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from brusle import rng
 from brusle.allocation import keep_freed_memory
 from brusle.errors import InputError, VictimError
 from brusle.goals import Goal, Loss
-from brusle.oracle import Column, Oracle, Victim, traits
-from brusle.problems import Edits, Problems
+from brusle.oracle import Answers, Column, Oracle, Victim, traits
+from brusle.problems import Candidates, Dense, Edits, Problems, changed_pixels, flatten_pixels
 from brusle.results import AttackResult, Status
+from brusle.rows import Rows
+from brusle.starting import Starts
 from brusle.verify import verify
+
+Needs = Literal["labels", "scores", "gradients"]
 
 
 @dataclass(frozen=True)
@@ -33,44 +41,17 @@ class Feedback:
 
     Attributes:
         loss: ``(n,)`` float64, lower is better; NaN where the victim failed.
-        reached: ``(n,)`` bool: the goal is reached.
-        scores: ``(n, classes)`` as the victim gave them.
+        reached: ``(n,)`` bool: the goal is reached, whatever the number of pixels.
+        scores: ``(n, classes)`` as the victim gave them; for an attack that needs labels only, 1
+            for the label and 0 for all others, and ``loss`` follows from that.
+        gradient: ``(n, h * w, c)`` of the loss with respect to the candidates, for attacks that
+            need it.
     """
 
     loss: Tensor
     reached: Tensor
     scores: Tensor
-
-
-class Rows:
-    """A dataclass whose tensors have one entry per live problem along their first axis.
-
-    That is all the loop needs to know to drop finished problems and to let new ones in.
-    """
-
-    def pick(self, rows: Tensor | slice) -> Self:
-        """The problems ``rows`` only; for a slice, without copying."""
-        picked = copy.copy(self)
-        for name, value in self._parts().items():
-            if isinstance(value, Rows):
-                setattr(picked, name, value.pick(rows))
-            else:
-                at = rows if isinstance(rows, slice) else rows.to(value.device)
-                setattr(picked, name, value[at])
-        return picked
-
-    def put(self, rows: Tensor, fresh: Rows) -> None:
-        """Let the problems of ``fresh`` take the places ``rows``."""
-        for name, value in self._parts().items():
-            other = getattr(fresh, name)
-            if isinstance(value, Tensor):
-                value[rows.to(value.device)] = other
-            else:
-                value.put(rows, other)
-
-    def _parts(self) -> dict[str, Tensor | Rows]:
-        values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
-        return {k: v for k, v in values.items() if isinstance(v, Tensor | Rows)}
+    gradient: Tensor | None = None
 
 
 class Search(Rows):
@@ -80,7 +61,7 @@ class Search(Rows):
     not tensors.
     """
 
-    def ask(self) -> Edits:
+    def ask(self) -> Candidates:
         """Propose one candidate per live problem."""
         raise NotImplementedError
 
@@ -92,14 +73,34 @@ class Search(Rows):
         """Learn what the candidates just asked have scored."""
         raise NotImplementedError
 
+    def resume_from(self, edits: Edits) -> None:
+        """Begin with these edits, as many as the budget, instead of with chance.
+
+        Called before the first `ask`, whose candidate they then are. Only `brusle.minimise` wants
+        it: without it every budget would be searched from scratch.
+        """
+        raise NotImplementedError
+
 
 class Attack(Protocol):
-    """What the loop needs of an attack."""
+    """What a session needs of an attack, be it one search or several."""
 
     @property
     def pixels(self) -> int: ...
     @property
     def queries(self) -> int: ...
+    @property
+    def needs(self) -> Needs:
+        """What the victim must give."""
+
+    def check(self, problems: Problems) -> None: ...
+    def conduct(self, session: Session) -> None:
+        """Run the searches that the attack consists of, and keep what they find."""
+
+
+class Searching(Attack, Protocol):
+    """What the loop needs of an attack that is one search."""
+
     @property
     def returns_last(self) -> bool:
         """Whether a failure returns the last candidate instead of the best."""
@@ -109,11 +110,22 @@ class Attack(Protocol):
         """Whether a success among the initial queries ends the attack."""
 
     @property
-    def follows_scores(self) -> bool:
-        """Whether the search needs more than labels."""
+    def dense(self) -> bool:
+        """Whether candidates are whole images (`Dense`) and not `Edits`."""
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether candidates may have more pixels than the budget, on the way to fewer.
+
+        Such an attack is dense, the best candidate is the adversarial one with the fewest
+        changed pixels, and its loss is that number.
+        """
+
+    @property
+    def needs_start(self) -> bool:
+        """Whether the search begins at an adversarial image, whatever its distance."""
 
     def loss_for(self, targeted: bool) -> Loss: ...
-    def check(self, problems: Problems) -> None: ...
     def start(self, problems: Problems, seed: int, restart: int) -> Search: ...
 
 
@@ -137,25 +149,22 @@ class Progress:
 
 
 @dataclass
-class _Live(Rows):
-    """The problems in the batch: their numbers, pixels, aims, and the best of each so far."""
+class Found(Rows):
+    """What one search has found for each of its problems.
 
-    search: Search
-    rows: Tensor  # on the CPU: numbers in the ledger and the result
+    Attributes:
+        rows: ``(n,)`` problem numbers.
+        reached: ``(n,)`` bool: the goal, within the budget of pixels.
+        images: ``(n, c, h, w)`` the best image.
+        labels: ``(n,)`` what the victim said to it.
+        losses: ``(n,)`` its loss.
+    """
+
+    rows: Tensor
+    reached: Tensor
     images: Tensor
     labels: Tensor
-    targets: Tensor | None
-    best_loss: Tensor
-    best_label: Tensor
-    best_index: Tensor
-    best_colour: Tensor
-
-    def remember(self, edits: Edits, loss: Tensor, labels: Tensor, which: Tensor) -> None:
-        """Take the candidates ``which`` as the best of their problems."""
-        self.best_loss = torch.where(which, loss, self.best_loss)
-        self.best_label = torch.where(which, labels, self.best_label)
-        self.best_index = torch.where(which[:, None], edits.index, self.best_index)
-        self.best_colour = torch.where(which[:, None, None], edits.colour, self.best_colour)
+    losses: Tensor
 
 
 def run(
@@ -164,7 +173,6 @@ def run(
     problems: Problems,
     *,
     seed: int = 0,
-    restart: int = 0,
     batch_size: int,
     eot: int = 1,
     on_progress: Callable[[Progress], None] | None = None,
@@ -179,14 +187,26 @@ def run(
     if victim.device.type == "cpu":
         keep_freed_memory()
     with torch.no_grad():
-        settings = (seed, restart, batch_size, eot, on_progress)
-        result = _Run(attack, victim, problems, *settings).result()
+        session = Session(attack, victim, problems, seed, batch_size, eot, on_progress)
+        attack.conduct(session)
+        result = session.finish()
     result.seconds = time.monotonic() - began
     return result
 
 
-class _Run:
-    """One run of the loop; see `run`."""
+class Session:
+    """One victim and one set of problems, asked once for their labels, verified once.
+
+    Attributes:
+        attack: the whole attack; its ``queries`` are the limit of each problem.
+        problems: all problems.
+        seed: the seed.
+        oracle: counts all queries.
+        outcome: what is known so far; see `keep`.
+        alive: ``(n,)`` bool: classified correctly at first, and no error since.
+        broken: ``(n,)`` bool: the goal was reached by what was kept.
+        starts: starting images, for the attacks that need one.
+    """
 
     def __init__(
         self,
@@ -194,44 +214,91 @@ class _Run:
         victim: Victim,
         problems: Problems,
         seed: int,
-        restart: int,
         batch_size: int,
         eot: int,
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
         if eot > attack.queries:
             raise InputError(f"{attack.queries} queries are not enough for one answer of eot={eot}")
-        targeted = problems.targets is not None
-        self.attack, self.problems = attack, problems
-        self.seed, self.restart = seed, restart
-        self.device = victim.device
-        self.goal = Goal(targeted, attack.loss_for(targeted), victim.output)
-        streams = rng.streams(seed, problems.ids, restart)
+        check_needs(attack, victim)
+        self.attack, self.problems, self.seed = attack, problems, seed
+        self.on_progress = on_progress
+        streams = rng.streams(seed, problems.ids)
         self.oracle = Oracle(victim, len(problems), attack.queries, batch_size, eot, streams)
         self.outcome = self._clean_pass()
-        status = enumerate(self.outcome.status)
-        self.waiting = torch.tensor([row for row, s in status if s == "failed"], dtype=torch.int64)
-        self.reserve = self._begin(0)
-        self.hits: list[int] = []
-        self.on_progress = on_progress
+        right = [s == "failed" for s in self.outcome.status]
+        self.alive = torch.tensor(right, dtype=torch.bool)
+        self.broken = torch.zeros_like(self.alive)
+        self.starts = Starts(self.oracle, problems, seed)
 
-    def result(self) -> AttackResult:
-        """Attack until nothing is waiting, then verify."""
-        live = self._next(self.oracle.batch_size)
-        while len(live.rows):
-            finished = self._round(live)
-            if finished.any():
-                live = self._refill(live, finished)
-            if self.on_progress is not None:
-                self.on_progress(self._progress(live))
+    @property
+    def open(self) -> Tensor:
+        """Numbers of the problems that can be attacked and are not broken yet."""
+        return (self.alive & ~self.broken).nonzero()[:, 0]
+
+    def search(
+        self,
+        attack: Searching,
+        rows: Tensor | None = None,
+        restart: int = 0,
+        warm: Edits | None = None,
+    ) -> Found:
+        """Run one search, with at most ``attack.queries`` queries on each problem.
+
+        What it finds is returned and not kept yet; see `keep`.
+
+        Args:
+            attack: the attack.
+            rows: problem numbers, on the CPU; all open ones if None.
+            restart: gives other random numbers.
+            warm: edits to begin with, one row for each of ``rows``.
+        """
+        rows = self.open if rows is None else rows
+        self.oracle.allow(rows, attack.queries)
+        return _Stage(self, attack, rows, restart, warm).found()
+
+    def keep(self, found: Found) -> None:
+        """Take what a search found as the result of its problems."""
+        rows = found.rows
+        self.broken[rows] |= found.reached
+        self.outcome.images[rows] = found.images
+        self.outcome.labels[rows] = found.labels
+        self.outcome.losses[rows] = found.losses
+
+    def fail(self, row: int, reason: str) -> None:
+        """A problem on which the attack cannot go on: neither broken nor robust."""
+        self.alive[row] = False
+        self.outcome.status[row] = "error"
+        self.outcome.errors[row] = reason
+
+    def finish(self) -> AttackResult:
+        """Have the successes verified."""
         self.outcome.queries = self.oracle.ledger.attack
-        pixels, hits = self.attack.pixels, sorted(self.hits)
-        verdict = verify(self.oracle, self.problems, self.outcome.images, hits, pixels)
+        hits = (self.alive & self.broken).nonzero()[:, 0].tolist()
+        images, pixels = self.outcome.images, self.attack.pixels
+        verdict = verify(self.oracle, self.problems, images, hits, pixels)
         for row in hits:
             self.outcome.status[row] = "unverified" if row in verdict.refused else "success"
         self.outcome.stable[verdict.stable] = True
         self.outcome.errors |= verdict.refused
         return self.outcome
+
+    def report(self, successes: int) -> None:
+        """Tell whoever watches how far things are; ``successes`` are those not kept yet."""
+        if self.on_progress is None:
+            return
+        spent, rows = self.oracle.ledger.attack, self.open
+        most = self.attack.queries
+        unfinished = spent[rows] + self.oracle.eot <= most
+        self.on_progress(
+            Progress(
+                finished=len(self.problems) - int(unfinished.sum()) + successes,
+                total=len(self.problems),
+                successes=int(self.broken.sum()) + successes,
+                queries=int(spent.sum()),
+                remaining=int((most - spent[rows])[unfinished].sum()),
+            )
+        )
 
     def _clean_pass(self) -> AttackResult:
         """Ask for the clean images: what is wrong already is not attacked."""
@@ -264,6 +331,78 @@ class _Run:
             errors=dict(answers.errors),
         )
 
+
+@dataclass
+class _Live(Rows):
+    """The problems in the batch: their numbers, pixels, aims, and the best of each so far."""
+
+    search: Search
+    at: Tensor  # on the CPU: places in the stage's result
+    rows: Tensor  # on the CPU: numbers in the ledger
+    images: Tensor
+    labels: Tensor
+    targets: Tensor | None
+    best: Candidates
+    best_loss: Tensor
+    best_label: Tensor
+
+    def remember(self, candidates: Candidates, loss: Tensor, labels: Tensor, which: Tensor) -> None:
+        """Take the candidates ``which`` as the best of their problems."""
+        self.best = candidates.where(which, self.best)  # type: ignore[arg-type]
+        self.best_loss = torch.where(which, loss, self.best_loss)
+        self.best_label = torch.where(which, labels, self.best_label)
+
+
+class _Stage:
+    """One search on some problems of a session; see `Session.search`."""
+
+    def __init__(
+        self, session: Session, attack: Searching, rows: Tensor, restart: int, warm: Edits | None
+    ) -> None:
+        self.session, self.attack, self.restart, self.warm = session, attack, restart, warm
+        self.oracle, self.device = session.oracle, session.oracle.victim.device
+        targeted = session.problems.targets is not None
+        self.goal = Goal(targeted, attack.loss_for(targeted), session.oracle.victim.output)
+        self.rows, self.problems = rows, session.problems
+        self.result = Found(
+            rows,
+            reached=torch.zeros(len(rows), dtype=torch.bool),
+            images=session.outcome.images[rows],
+            labels=session.outcome.labels[rows],
+            losses=session.outcome.losses[rows],
+        )
+        if attack.needs_start:
+            self.problems = replace(session.problems, starts=session.starts.images)
+            self._take_starts()
+        ready = self.oracle.left(rows) & ~self.result.reached & session.alive[rows]
+        self.waiting = ready.nonzero()[:, 0]
+        self.reserve = self._begin(0)
+
+    def found(self) -> Found:
+        """Search until nothing is waiting."""
+        live = self._next(self.oracle.batch_size)
+        while len(live.rows):
+            finished = self._round(live)
+            if finished.any():
+                live = self._refill(live, finished)
+            self.session.report(int(self.result.reached.sum()))
+        return self.result
+
+    def _take_starts(self) -> None:
+        """Starting images are the best so far, and may be good enough."""
+        starts = self.session.starts
+        starts.find(self.rows)
+        for row in self.rows.tolist():
+            if row in starts.failures:
+                self.session.fail(row, starts.failures[row])
+        has = starts.labels[self.rows] >= 0
+        rows = self.rows[has]
+        pixels = changed_pixels(starts.images[rows], self.problems.images[rows])
+        self.result.images[has] = starts.images[rows]
+        self.result.labels[has] = starts.labels[rows]
+        self.result.losses[has] = pixels.double()
+        self.result.reached[has] = pixels <= self.attack.pixels
+
     def _next(self, count: int) -> _Live:
         """Up to ``count`` started searches of waiting problems.
 
@@ -278,54 +417,80 @@ class _Run:
 
     def _begin(self, count: int) -> _Live:
         """Take up to ``count`` of the waiting problems and start a search on them."""
-        rows, self.waiting = self.waiting[:count], self.waiting[count:]
+        at, self.waiting = self.waiting[:count], self.waiting[count:]
+        rows = self.rows[at]
         some = self.problems[rows].to(self.device)
         images, pixels = some.flat_images, self.attack.pixels
+        search = self.attack.start(some, self.session.seed, self.restart)
+        if self.warm is not None:
+            search.resume_from(self.warm.pick(at))
+        losses = torch.full_like(some.labels, torch.inf, dtype=torch.float64)
+        if self.attack.dense:
+            best: Candidates = Dense(flatten_pixels(self.result.images[at].to(self.device)))
+        else:
+            # no edits yet: pixels painted in their own colour
+            index = torch.arange(pixels, device=self.device).repeat(len(rows), 1)
+            best = Edits(index, images[:, :pixels].clone())
+        if self.attack.needs_start:
+            losses = self.result.losses[at].to(self.device)
         return _Live(
-            self.attack.start(some, self.seed, self.restart),
+            search,
+            at,
             rows,
             images,
             some.labels,
             some.targets,
-            best_loss=torch.full_like(some.labels, torch.inf, dtype=torch.float64),
-            best_label=some.labels.clone(),
-            # no edits yet: pixels painted in their own colour
-            best_index=torch.arange(pixels, device=self.device).repeat(len(rows), 1),
-            best_colour=images[:, :pixels].clone(),
+            best,
+            best_loss=losses,
+            best_label=self.result.labels[at].to(self.device),
         )
 
     def _round(self, live: _Live) -> Tensor:
         """One query for each live problem; return which of them are finished."""
-        edits = live.search.ask()
+        candidates = live.search.ask()
         initial = live.search.initial()
-        images = edits.render(live.images, self.problems.shape)
-        answers = self.oracle.ask(live.rows, images, _columns(initial))
-        loss = self.goal.losses(answers.scores, live.labels, live.targets)
-        reached = self.goal.reached(answers.scores, live.labels, live.targets)
-        live.search.tell(Feedback(loss, reached, answers.scores))
+        shape = self.problems.shape
+        images = candidates.render(live.images, shape)
+        slope_of = self._loss_of_rows if self.attack.needs == "gradients" else None
+        answers = self.oracle.ask(live.rows, images, _columns(initial), slope_of)
+        scores = _labels_only(answers) if self.attack.needs == "labels" else answers.scores
+        loss = self.goal.losses(scores, live.labels, live.targets)
+        reached = self.goal.reached(scores, live.labels, live.targets)
+        gradient = None if answers.gradient is None else flatten_pixels(answers.gradient)
+        live.search.tell(Feedback(loss, reached, scores, gradient))
 
+        if self.attack.shrinks:
+            assert isinstance(candidates, Dense)
+            pixels = (candidates.pixels != live.images).any(2).sum(1)
+            loss = pixels.double().masked_fill(~reached, torch.inf)
+            reached = reached & (pixels <= self.attack.pixels)
         if not self.attack.checks_initial:
             reached &= ~initial
         best = ~loss.isnan() if self.attack.returns_last else loss < live.best_loss
-        live.remember(edits, loss, answers.labels, best | reached)
+        live.remember(candidates, loss, answers.labels, best | reached)
         success = reached.cpu()
-        self.hits += live.rows[success].tolist()
+        self.result.reached[live.at[success]] = True
         failed = torch.zeros_like(success)
-        for at, reason in answers.errors.items():
-            failed[at] = True
-            self.outcome.status[int(live.rows[at])] = "error"
-            self.outcome.errors[int(live.rows[at])] = reason
-        spent = self.oracle.ledger.attack[live.rows]
-        return success | failed | (spent + self.oracle.eot > self.attack.queries)
+        for place, reason in answers.errors.items():
+            failed[place] = True
+            self.session.fail(int(live.rows[place]), reason)
+        return success | failed | ~self.oracle.left(live.rows)
+
+    def _loss_of_rows(self, scores: Tensor, rows: Tensor) -> Tensor:
+        some = self.problems.labels[rows].to(scores.device)
+        targets = self.problems.targets
+        return self.goal.losses(
+            scores, some, None if targets is None else targets[rows].to(scores.device)
+        )
 
     def _refill(self, live: _Live, finished: Tensor) -> _Live:
         """Record finished problems; put waiting ones in their place, or close the gaps."""
         slots = finished.nonzero()[:, 0]
-        done, at = live.rows[slots], slots.to(self.device)
-        best = Edits(live.best_index[at], live.best_colour[at])
-        self.outcome.images[done] = best.render(live.images[at], self.problems.shape).cpu()
-        self.outcome.labels[done] = live.best_label[at].cpu()
-        self.outcome.losses[done] = live.best_loss[at].cpu()
+        done, there = live.at[slots], slots.to(self.device)
+        best = live.best.pick(there).render(live.images[there], self.problems.shape)
+        self.result.images[done] = best.cpu()
+        self.result.labels[done] = live.best_label[there].cpu()
+        self.result.losses[done] = live.best_loss[there].cpu()
         while len(slots) and len(self.waiting) + len(self.reserve.rows):
             fresh = self._next(len(slots))
             joined, slots = slots[: len(fresh.rows)], slots[len(fresh.rows) :]
@@ -339,17 +504,6 @@ class _Run:
         live.put(slots[slots < count], live.pick(movers))
         return live.pick(slice(count))
 
-    def _progress(self, live: _Live) -> Progress:
-        spent = self.oracle.ledger.attack
-        unfinished = len(live.rows) + len(self.reserve.rows) + len(self.waiting)
-        return Progress(
-            finished=len(self.problems) - unfinished,
-            total=len(self.problems),
-            successes=len(self.hits),
-            queries=int(spent.sum()),
-            remaining=unfinished * self.attack.queries - int(spent[live.rows].sum()),
-        )
-
 
 def _columns(initial: Tensor) -> Column | list[Column]:
     if not bool(initial.any()):
@@ -357,15 +511,32 @@ def _columns(initial: Tensor) -> Column | list[Column]:
     return ["initial" if i else "search" for i in initial.tolist()]
 
 
+def _labels_only(answers: Answers) -> Tensor:
+    """Scores that say no more than the label; NaN where there is no answer."""
+    scores = answers.scores
+    label = one_hot(scores.argmax(1), scores.shape[1]).to(scores.dtype)
+    return label.masked_fill(scores.isnan(), torch.nan)
+
+
+def check_needs(attack: Attack, victim: Victim) -> None:
+    """Raise if ``victim`` does not give what ``attack`` needs, and say what would work."""
+    known, name = traits(victim), type(attack).__name__
+    if attack.needs == "gradients" and not known.differentiable:
+        raise InputError(
+            f"{name} is a white-box attack and needs gradients, which {victim.name} does not give: "
+            f"take an undefended torch model, or an attack that needs scores only (brusle, "
+            f"sparse-rs) or labels only (sparse-evo, pointwise)"
+        )
+    if attack.needs == "scores" and known.gives == "label":
+        raise InputError(
+            f"{name} follows scores, but {victim.name} gives only the label: take an attack that "
+            f"needs labels only (sparse-evo, pointwise, l0-hsja)"
+        )
+
+
 def _notes(attack: Attack, victim: Victim) -> list[str]:
-    """What the victim does not give and the attack would need."""
-    gives = traits(victim).gives
-    if attack.follows_scores and gives == "label":
-        return [
-            f"{type(attack).__name__} follows scores, but {victim.name} gives only the label: the "
-            f"search is blind, and few successes say little about robustness"
-        ]
-    if attack.follows_scores and gives == "partial":
+    """What a reader of the numbers should know."""
+    if attack.needs == "scores" and traits(victim).gives == "partial":
         return [
             f"{victim.name} gives the scores of its best classes only: a target class outside "
             f"them is invisible to {type(attack).__name__}"

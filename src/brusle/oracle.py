@@ -4,7 +4,8 @@ A query is one image that the victim has answered. Against a randomised victim a
 every candidate answered several times and averaged (expectation over transformation, Athalye et
 al., ICML 2018); each of these draws is a query. Images that were sent without a usable answer
 (the call raised, or the scores were NaN) are counted apart, as ``lost``: the attack learned
-nothing from them, but a victim that keeps its own books may have charged for them.
+nothing from them, but a victim that keeps its own books may have charged for them. A white-box
+attack has the gradient with the answer; each is one query and one more in ``backward``.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from brusle import rng
 from brusle.errors import BrusleError, InputError, VictimError
 from brusle.goals import Output
 
-Column = Literal["clean", "initial", "search", "verify", "lost"]
-COLUMNS: tuple[Column, ...] = ("clean", "initial", "search", "verify", "lost")
+Column = Literal["clean", "initial", "search", "verify", "lost", "backward"]
+COLUMNS: tuple[Column, ...] = ("clean", "initial", "search", "verify", "lost", "backward")
 
 
 class Victim(Protocol):
@@ -54,6 +55,8 @@ class Traits:
         classes: names of the classes.
         shape: (channels, height, width) of its images, if fixed.
         framing: a `brusle.data.Framing` that brings photographs to that shape.
+        differentiable: it has a method ``graph(images)`` that returns scores which autograd can
+            follow back to the images.
     """
 
     randomised: bool = False
@@ -61,6 +64,7 @@ class Traits:
     classes: Sequence[str] | None = None
     shape: tuple[int, int, int] | None = None
     framing: Any = None
+    differentiable: bool = False
 
 
 def traits(victim: Victim) -> Traits:
@@ -79,19 +83,26 @@ def put(victim: Victim, images: Tensor, keys: Tensor) -> Tensor:
     return victim(images) if draw is None else draw(images, keys)
 
 
+LossOfRows = Callable[[Tensor, Tensor], Tensor]
+
+
 class BudgetError(BrusleError):
     """An attack asked for more queries than it was given: a bug in that attack."""
 
 
 @dataclass
 class Ledger:
-    """Queries per problem, by what they were for. The budget covers ``initial + search``."""
+    """Queries per problem, by what they were for. The budget covers ``initial + search``.
+
+    ``lost`` and ``backward`` are no queries: images without a usable answer, and gradients.
+    """
 
     clean: Tensor
     initial: Tensor
     search: Tensor
     verify: Tensor
     lost: Tensor
+    backward: Tensor
 
     @classmethod
     def empty(cls, problems: int) -> Ledger:
@@ -120,15 +131,27 @@ class Answers:
     Attributes:
         scores: ``(n, classes)``; NaN in the rows that have an error.
         errors: position in the batch to the reason why it has no scores.
+        gradient: ``(n, c, h, w)`` of the loss that was asked for, if one was.
     """
 
     scores: Tensor
     errors: dict[int, str] = field(default_factory=dict)
+    gradient: Tensor | None = None
 
     @property
     def labels(self) -> Tensor:
         """``(n,)`` predicted labels; meaningless in the rows that have an error."""
         return self.scores.argmax(1)
+
+    def __add__(self, other: Answers) -> Answers:
+        gradient = None
+        if self.gradient is not None and other.gradient is not None:
+            gradient = self.gradient + other.gradient
+        return Answers(self.scores + other.scores, self.errors | other.errors, gradient)
+
+    def __truediv__(self, count: int) -> Answers:
+        gradient = None if self.gradient is None else self.gradient / count
+        return Answers(self.scores / count, self.errors, gradient)
 
 
 class Oracle:
@@ -137,7 +160,7 @@ class Oracle:
     Args:
         victim: the model under test.
         problems: how many problems there are; the ledger has a row for each.
-        limit: hard limit on ``initial + search`` queries of each problem.
+        limit: hard limit on ``initial + search`` queries of each problem; see also `allow`.
         batch_size: most images in one call of the victim.
         eot: answers that are averaged for every image; more than 1 for randomised victims only.
         streams: ``(problems,)`` keys from `rng.streams` that a victim's noise depends on.
@@ -162,7 +185,8 @@ class Oracle:
                 f"{eot} times: leave it at 1, or declare the victim with randomised=True"
             )
         self.victim = victim
-        self.limit = limit
+        self.limit = torch.full((problems,), limit)
+        self._most = limit
         self.batch_size = batch_size
         self.eot = eot
         self.ledger = Ledger.empty(problems)
@@ -172,48 +196,86 @@ class Oracle:
         self._draws = torch.zeros(problems, dtype=torch.int64)
         self._keyed = hasattr(victim, "draw")
 
-    def ask(self, rows: Tensor, images: Tensor, columns: Sequence[Column] | Column) -> Answers:
+    def allow(self, rows: Tensor, more: int) -> None:
+        """Set the limit of the problems ``rows`` to what they have spent and ``more``."""
+        self.limit[rows] = (self.ledger.attack[rows] + more).clamp_max(self._most)
+
+    def left(self, rows: Tensor) -> Tensor:
+        """``(n,)`` bool: which of the problems ``rows`` can still pay for an answer."""
+        return self.ledger.attack[rows] + self.eot <= self.limit[rows]
+
+    def ask(
+        self,
+        rows: Tensor,
+        images: Tensor,
+        columns: Sequence[Column] | Column,
+        slope_of: LossOfRows | None = None,
+    ) -> Answers:
         """Query ``images``, one for each problem in ``rows``: `eot` draws, averaged.
 
         Args:
             rows: ``(n,)`` problem numbers, all different, on the CPU.
             images: ``(n, c, h, w)``.
             columns: what the queries are for, one for all or one each.
+            slope_of: a loss of scores and problem numbers whose gradient is wanted as well; for
+                differentiable victims.
         """
         shares = _shares(columns)
         for column, mine in shares.items():
-            over = self.ledger.attack[rows[mine]] + self.eot > self.limit
+            over = ~self.left(rows[mine])
             if column in ("initial", "search") and bool(over.any()):
                 problem = int(rows[mine][over][0])
-                raise BudgetError(f"problem {problem} has spent its {self.limit} queries")
-        answers = self._draw(rows, images, shares)
+                raise BudgetError(
+                    f"problem {problem} has spent its {int(self.limit[problem])} queries"
+                )
+        answers = self._draw(rows, images, shares, slope_of)
         for _ in range(self.eot - 1):
-            more = self._draw(rows, images, shares)
-            answers = Answers(answers.scores + more.scores, answers.errors | more.errors)
-        return answers if self.eot == 1 else Answers(answers.scores / self.eot, answers.errors)
+            answers = answers + self._draw(rows, images, shares, slope_of)
+        return answers if self.eot == 1 else answers / self.eot
 
     def ask_once(self, rows: Tensor, images: Tensor, column: Column) -> Answers:
         """Query with a single draw, whatever `eot` says: what a user of the victim would see."""
         return self._draw(rows, images, _shares(column))
 
-    def _draw(self, rows: Tensor, images: Tensor, shares: dict[Column, Tensor | slice]) -> Answers:
+    def _draw(
+        self,
+        rows: Tensor,
+        images: Tensor,
+        shares: dict[Column, Tensor | slice],
+        slope_of: LossOfRows | None = None,
+    ) -> Answers:
         """One answer for each image, in batches, and booked."""
         keys = rows
         if self._keyed:
             keys = rng.seeds(self._streams[rows], self._draws[rows])
             self._draws[rows] += 1
-        parts = (torch.split(part, self.batch_size) for part in (rows, images, keys))
-        answers = _join([self._ask_some(*batch) for batch in zip(*parts, strict=True)])
+        answers = self._ask_parts(self.batch_size, rows, images, keys, slope_of)
         answered = torch.ones(len(rows), dtype=torch.int64)
         answered[list(answers.errors)] = 0
         for column, mine in shares.items():
             getattr(self.ledger, column)[rows[mine]] += answered[mine]
+        if slope_of is not None:
+            self.ledger.backward[rows] += answered
         return answers
 
-    def _ask_some(self, rows: Tensor, images: Tensor, keys: Tensor) -> Answers:
+    def _ask_parts(
+        self, size: int, rows: Tensor, images: Tensor, keys: Tensor, slope_of: LossOfRows | None
+    ) -> Answers:
+        """Calls of at most ``size`` images each."""
+        cut = zip(*(torch.split(part, size) for part in (rows, images, keys)), strict=True)
+        return _join([self._ask_some(r, i, k, slope_of) for r, i, k in cut])
+
+    def _ask_some(
+        self, rows: Tensor, images: Tensor, keys: Tensor, slope_of: LossOfRows | None
+    ) -> Answers:
         """One call; if it raises, halve until the guilty images are found."""
+        gradient = None
         try:
-            scores = put(self.victim, images.to(self.victim.device), keys)
+            images = images.to(self.victim.device)
+            if slope_of is None:
+                scores = put(self.victim, images, keys)
+            else:
+                scores, gradient = _differentiate(self.victim, images, rows, slope_of)
         except BrusleError:
             raise
         except torch.OutOfMemoryError as error:
@@ -226,18 +288,21 @@ class Oracle:
             if len(rows) == 1:
                 reason = f"{type(error).__name__}: {error}".splitlines()[0]
                 blank = torch.full((1, self.classes or 0), torch.nan, device=self.victim.device)
-                return Answers(blank, {0: f"the victim raised {reason}"})
+                slope = None if slope_of is None else torch.full_like(images, torch.nan)
+                return Answers(blank, {0: f"the victim raised {reason}"}, slope)
             half = (len(rows) + 1) // 2
-            parts = (torch.split(part, half) for part in (rows, images, keys))
-            return _join([self._ask_some(*part) for part in zip(*parts, strict=True)])
+            return self._ask_parts(half, rows, images, keys, slope_of)
         self._check_shape(scores, len(rows))
         bad = (~scores.isfinite()).any(1)
-        if not bad.any():
-            return Answers(scores)
         reason = "the victim answered NaN or infinite scores"
+        if gradient is not None and not bad.any():
+            bad = (~gradient.isfinite()).flatten(1).any(1)
+            reason = "the gradient of the victim is NaN or infinite"
+        if not bad.any():
+            return Answers(scores, gradient=gradient)
         self.ledger.lost[rows[bad.cpu()]] += 1
         scores = scores.masked_fill(bad[:, None], torch.nan)
-        return Answers(scores, {int(at): reason for at in bad.nonzero()[:, 0]})
+        return Answers(scores, {int(at): reason for at in bad.nonzero()[:, 0]}, gradient)
 
     def _check_shape(self, scores: Tensor, count: int) -> None:
         if scores.dim() != 2 or scores.shape[0] != count or scores.shape[1] < 2:
@@ -252,6 +317,17 @@ class Oracle:
                 f"{self.victim.name} answered with {self.classes} classes before and "
                 f"{scores.shape[1]} now: the number of classes must not change"
             )
+
+
+def _differentiate(
+    victim: Any, images: Tensor, rows: Tensor, slope_of: LossOfRows
+) -> tuple[Tensor, Tensor]:
+    """Scores, and the gradient of a loss of them with respect to the images."""
+    with torch.enable_grad():
+        leaf = images.detach().clone().requires_grad_()
+        scores: Tensor = victim.graph(leaf)
+        (gradient,) = torch.autograd.grad(slope_of(scores, rows).sum(), leaf)
+    return scores.detach(), gradient
 
 
 def _shares(columns: Sequence[Column] | Column) -> dict[Column, Tensor | slice]:
@@ -270,6 +346,7 @@ def _join(parts: list[Answers]) -> Answers:
         return parts[0]
     classes = max(part.scores.shape[1] for part in parts)
     scores: list[Tensor] = []
+    slopes = [part.gradient for part in parts if part.gradient is not None]
     errors: dict[int, str] = {}
     start = 0
     for part in parts:
@@ -277,4 +354,4 @@ def _join(parts: list[Answers]) -> Answers:
         scores.append(part.scores if known else part.scores.new_full((count, classes), torch.nan))
         errors |= {start + at: reason for at, reason in part.errors.items()}
         start += count
-    return Answers(torch.cat(scores), errors)
+    return Answers(torch.cat(scores), errors, torch.cat(slopes) if slopes else None)

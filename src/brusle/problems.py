@@ -10,6 +10,7 @@ from torch import Tensor
 
 from brusle.errors import InputError
 from brusle.rng import content_id
+from brusle.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,8 @@ class Problems:
                 )
 
 
-@dataclass(frozen=True)
-class Edits:
+@dataclass
+class Edits(Rows):
     """One sparse candidate per problem: which pixels get which colours.
 
     Attributes:
@@ -130,22 +131,47 @@ class Edits:
     index: Tensor
     colour: Tensor
 
-    def __getitem__(self, rows: Tensor | int) -> Edits:
-        return Edits(self.index[rows], self.colour[rows])
-
     def render(self, flat_images: Tensor, shape: tuple[int, int, int]) -> Tensor:
         """Paint the edits on ``(n, h * w, c)`` images; return ``(n, c, h, w)``.
 
         The result is a view in channels_last layout: no second copy for models that want it.
         """
-        c, h, w = shape
-        painted = flat_images.scatter(1, self.index[:, :, None].expand(-1, -1, c), self.colour)
-        return painted.view(-1, h, w, c).permute(0, 3, 1, 2)
+        index = self.index[:, :, None].expand(-1, -1, shape[0])
+        return unflatten_pixels(flat_images.scatter(1, index, self.colour), shape)
+
+
+@dataclass
+class Dense(Rows):
+    """One whole image per problem, for attacks that do not think in few pixels.
+
+    Attributes:
+        pixels: ``(n, h * w, c)``.
+    """
+
+    pixels: Tensor
+
+    def render(self, flat_images: Tensor, shape: tuple[int, int, int]) -> Tensor:
+        """The images as ``(n, c, h, w)``; nothing is left of ``flat_images``."""
+        return unflatten_pixels(self.pixels, shape)
+
+
+Candidates = Edits | Dense
 
 
 def flatten_pixels(images: Tensor) -> Tensor:
     """``(n, c, h, w)`` to ``(n, h * w, c)``."""
     return images.flatten(2).transpose(1, 2).contiguous()
+
+
+def unflatten_pixels(flat: Tensor, shape: tuple[int, int, int]) -> Tensor:
+    """``(n, h * w, c)`` to ``(n, c, h, w)``, as a view."""
+    c, h, w = shape
+    return flat.view(-1, h, w, c).permute(0, 3, 1, 2)
+
+
+def to_levels(colour: Tensor) -> Tensor:
+    """Values in [0, 1] rounded to 8-bit levels: what a PNG can hold."""
+    return (colour * 255).round().clamp(0, 255).float() / 255
 
 
 def changed_pixels(a: Tensor, b: Tensor) -> Tensor:

@@ -8,24 +8,13 @@ from typing import Any, Literal
 
 from brusle.errors import InputError
 from brusle.goals import LOSSES, Loss
-from brusle.loop import Progress, Search, run
+from brusle.loop import Needs, Progress, Search, Session, run
 from brusle.problems import Problems
 from brusle.results import AttackResult
 
 
-@dataclass(frozen=True)
-class SparseAttack:
-    """An attack on at most ``pixels`` pixels with at most ``queries`` queries per image.
-
-    Instances hold hyper-parameters and nothing else; all data goes into the call.
-    """
-
-    pixels: int
-    queries: int = 500
-
-    def __post_init__(self) -> None:
-        require_integer("pixels", self.pixels, least=1)
-        require_integer("queries", self.queries, least=1)
+class CallableAttack:
+    """What all attacks share, single searches and those that combine several: the call."""
 
     def __call__(
         self,
@@ -63,12 +52,12 @@ class SparseAttack:
         from brusle.victims import as_victim, default_batch_size
 
         problems = Problems.make(images, labels, targets, ids, starts)
-        self.check(problems)
+        self.check(problems)  # type: ignore[attr-defined]
         victim = as_victim(model, device)
         if batch_size is None:
             batch_size = default_batch_size(problems.shape, victim.device)
         return run(
-            self,
+            self,  # type: ignore[arg-type]
             victim,
             problems,
             seed=seed,
@@ -76,6 +65,21 @@ class SparseAttack:
             eot=eot,
             on_progress=on_progress,
         )
+
+
+@dataclass(frozen=True)
+class SparseAttack(CallableAttack):
+    """An attack on at most ``pixels`` pixels with at most ``queries`` queries per image.
+
+    Instances hold hyper-parameters and nothing else; all data goes into the call.
+    """
+
+    pixels: int
+    queries: int = 500
+
+    def __post_init__(self) -> None:
+        require_integer("pixels", self.pixels, least=1)
+        require_integer("queries", self.queries, least=1)
 
     @property
     def returns_last(self) -> bool:
@@ -88,9 +92,24 @@ class SparseAttack:
         return True
 
     @property
-    def follows_scores(self) -> bool:
-        """Whether the search needs more than labels."""
-        return True
+    def needs(self) -> Needs:
+        """What the victim must give: labels, scores, or gradients as well."""
+        return "scores"
+
+    @property
+    def dense(self) -> bool:
+        """Whether candidates are whole images and not edits of a few pixels."""
+        return False
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether candidates may have more pixels than the budget, on the way to fewer."""
+        return False
+
+    @property
+    def needs_start(self) -> bool:
+        """Whether the search begins at an adversarial image, whatever its distance."""
+        return False
 
     def loss_for(self, targeted: bool) -> Loss:
         """The loss that the search follows."""
@@ -103,6 +122,15 @@ class SparseAttack:
             raise InputError(
                 f"pixels is {self.pixels}, but an image of {h} x {w} has {h * w}: choose fewer"
             )
+        if self.needs_start and problems.targets is not None and problems.starts is None:
+            raise InputError(
+                f"{type(self).__name__} starts at an image of the target class: give starts=, one "
+                f"per image (brusle attack --start FILE; brusle evaluate takes them from the data)"
+            )
+
+    def conduct(self, session: Session) -> None:
+        """A plain attack is one search, and what it finds is the result."""
+        session.keep(session.search(self))
 
     def start(self, problems: Problems, seed: int, restart: int) -> Search:
         """Begin a search on ``problems``."""

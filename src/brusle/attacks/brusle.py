@@ -162,6 +162,7 @@ class BruSLe(SparseAttack):
             mask=torch.arange(self.pixels, device=m.device).repeat(n, 1) * self.colours,
             candidate=torch.zeros(n, self.pixels, dtype=torch.int64, device=m.device),
             loss=torch.full((n,), torch.inf, dtype=torch.float64, device=m.device),
+            given=torch.zeros(n, dtype=torch.bool, device=m.device),
         )
 
 
@@ -187,6 +188,7 @@ class _BruSLeSearch(Search):
     mask: Tensor  # (n, B): the arms of the best mask u
     candidate: Tensor  # (n, B): the arms just asked
     loss: Tensor  # (n,) of the best mask
+    given: Tensor  # (n,) bool: the mask was given (`resume_from`) and has not been asked yet
 
     def ask(self) -> Edits:
         """Initialisation (algorithm 2) or generation (algorithm 3), as far as each row is."""
@@ -194,8 +196,9 @@ class _BruSLeSearch(Search):
         if not bool(initial.all()):
             self.candidate = self._generate()
         if bool(initial.any()):
-            rows = initial.nonzero()[:, 0]
+            rows = (initial & ~self.given).nonzero()[:, 0]
             self.candidate[rows] = self._random_masks(rows)
+            self.candidate[self.given] = self.mask[self.given]
         colour = self.colour.gather(1, _channels(self.candidate, self.colour.shape[2]))
         return Edits(self.candidate // self.settings.colours, colour)
 
@@ -221,6 +224,22 @@ class _BruSLeSearch(Search):
         self.weight.scatter_(1, self._all_colours(self.mask), 0.0)
         self.loss = torch.where(better, feedback.loss, self.loss)
         self.asked = self.asked + 1
+        self.given = torch.zeros_like(self.given)
+
+    def resume_from(self, edits: Edits) -> None:
+        """Take the edits as the mask, and their colours into x'; the other first masks fall away.
+
+        Colours that were found good count as fully dissimilar.
+        """
+        arms = edits.index * self.settings.colours
+        self.colour.scatter_(1, _channels(arms, self.colour.shape[2]), edits.colour)
+        self.m.scatter_(1, arms, 1.0)
+        self.useful = (self.m.view(len(arms), -1, self.settings.colours) > 0).any(2).sum(1)
+        self.weight = self.theta * self.m
+        self.mask = arms
+        self.candidate = arms.clone()
+        self.given = torch.ones_like(self.given)
+        self.asked = self.asked + self.settings.initial - 1
 
     def _posterior_mean(self, a: Tensor, n: Tensor) -> Tensor:
         """theta, the mean of the Dirichlet posterior up to normalisation (equations 6 to 8)."""
@@ -241,7 +260,7 @@ class _BruSLeSearch(Search):
 
     def _generate(self) -> Tensor:
         """Keep b pixels by theta (equation 3), add B - b new ones by theta M (equation 12)."""
-        moves = self.moves[0][self.asked]
+        moves = self.moves[0][self.asked.clamp_max(self.settings.queries)]
         most = int(moves.max())
         if most == 0:  # the budget is the whole image: there is only one mask
             return self.mask.clone()

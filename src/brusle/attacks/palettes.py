@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from brusle import rng
-from brusle.problems import Problems, flatten_pixels
+from brusle.problems import Problems, flatten_pixels, to_levels
 
 Palette = Literal["binary", "uniform", "gaussian", "inverted", "image"]
 PALETTES: tuple[Palette, ...] = ("binary", "uniform", "gaussian", "inverted", "image")
@@ -43,14 +43,10 @@ def draw(palette: Palette, problems: Problems, stream: Tensor, colours: int = 1)
     if palette == "inverted":
         flat = 1 - problems.flat_images
         pixel = rng.bits(stream, 0, _TAG, count * c).long() % (h * w)
-        return _to_levels(flat.gather(1, pixel.view(n, count, c)))
+        return to_levels(flat.gather(1, pixel.view(n, count, c)))
     u = rng.uniform(rng.bits(stream, 0, _TAG, count * c)).view(n, count, c)
     if palette == "binary":
         return (u < 0.5).float()
     if palette == "gaussian":
         u = 0.5 + 0.17 * torch.special.ndtri(u)
-    return _to_levels(u)
-
-
-def _to_levels(colour: Tensor) -> Tensor:
-    return (colour * 255).round().clamp(0, 255).float() / 255
+    return to_levels(u)

@@ -59,12 +59,24 @@ class TorchVictim:
             self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._fused: Fused | None = None
 
+    @property
+    def differentiable(self) -> bool:
+        """Torch modules are; one that is not raises when it is asked for a gradient."""
+        return True
+
     def __call__(self, images: Tensor) -> Tensor:
         """Scores of ``(n, c, h, w)`` images."""
-        layout = torch.channels_last if self.channels_last else torch.contiguous_format
         with torch.inference_mode():
-            images = images.to(self.device, self.dtype).contiguous(memory_format=layout)
-            scores = self._runner()(images)
+            return self._scores(self._runner(), images)
+
+    def graph(self, images: Tensor) -> Tensor:
+        """Scores that autograd can follow back to the images."""
+        # not the merged twin: its weights may have been made in inference mode
+        return self._scores(self.module, images)
+
+    def _scores(self, module: nn.Module, images: Tensor) -> Tensor:
+        layout = torch.channels_last if self.channels_last else torch.contiguous_format
+        scores = module(images.to(self.device, self.dtype).contiguous(memory_format=layout))
         if not isinstance(scores, Tensor):
             raise VictimError(
                 f"{self.name} returned {type(scores).__name__}: wrap it so that it returns one "
@@ -94,6 +106,7 @@ class FunctionVictim:
         classes: names of the classes, if known.
         shape: (channels, height, width) of its images, if fixed.
         randomised: its answers to the same image vary.
+        differentiable: autograd can follow its scores back to the images.
     """
 
     function: Callable[[Any], Any]
@@ -104,14 +117,21 @@ class FunctionVictim:
     classes: Sequence[str] | None = None
     shape: tuple[int, int, int] | None = None
     randomised: bool = False
+    differentiable: bool = False
 
     def __post_init__(self) -> None:
         _check_output(self.output)
         if self.arrays not in ("torch", "numpy"):
             raise InputError(f"arrays is {self.arrays!r}: choose 'torch' or 'numpy'")
+        if self.differentiable and self.arrays == "numpy":
+            raise InputError("a function of NumPy arrays has no gradient: leave differentiable out")
 
     def __call__(self, images: Tensor) -> Tensor:
         """Scores of ``(n, c, h, w)`` images."""
+        return self.graph(images).detach()
+
+    def graph(self, images: Tensor) -> Tensor:
+        """Scores that autograd can follow back to the images, if the function lets it."""
         images = images.to(self.device, torch.float32).contiguous()
         if self.arrays == "torch":
             scores = self.function(images)
@@ -126,7 +146,7 @@ class FunctionVictim:
             ) from error
         if not scores.is_floating_point():
             scores = scores.double()
-        return _check_kind(scores.detach(), self.output, self.name)
+        return _check_kind(scores, self.output, self.name)
 
 
 def wrap(
@@ -139,6 +159,7 @@ def wrap(
     classes: Sequence[str] | None = None,
     shape: tuple[int, int, int] | None = None,
     randomised: bool = False,
+    differentiable: bool = False,
 ) -> TorchVictim | FunctionVictim:
     """Declare what a model or function gives, and get a victim.
 
@@ -151,6 +172,8 @@ def wrap(
         classes: names of the classes.
         shape: (channels, height, width) of its images, if fixed.
         randomised: its answers to the same image vary, as with noise or dropout at test time.
+        differentiable: of a torch function, that autograd can follow it, so that white-box
+            attacks can be used; modules always are.
     """
     if not callable(model):
         raise InputError(f"{model!r} cannot be called: give an nn.Module or a function")
@@ -167,7 +190,9 @@ def wrap(
             randomised=randomised,
         )
     label = name or str(getattr(model, "__name__", type(model).__name__))
-    return FunctionVictim(model, output, arrays, device, label, classes, shape, randomised)
+    return FunctionVictim(
+        model, output, arrays, device, label, classes, shape, randomised, differentiable
+    )
 
 
 def normalised(module: nn.Module, mean: Sequence[float], std: Sequence[float]) -> nn.Module:
