@@ -206,6 +206,7 @@ class Session:
         alive: ``(n,)`` bool: classified correctly at first, and no error since.
         broken: ``(n,)`` bool: the goal was reached by what was kept.
         starts: starting images, for the attacks that need one.
+        goes_on: problems are worked on when they are broken, too.
     """
 
     def __init__(
@@ -230,6 +231,7 @@ class Session:
         self.alive = torch.tensor(right, dtype=torch.bool)
         self.broken = torch.zeros_like(self.alive)
         self.starts = Starts(self.oracle, problems, seed)
+        self.goes_on = False
 
     @property
     def open(self) -> Tensor:
@@ -242,6 +244,7 @@ class Session:
         rows: Tensor | None = None,
         restart: int = 0,
         warm: Edits | None = None,
+        queries: Tensor | None = None,
     ) -> Found:
         """Run one search, with at most ``attack.queries`` queries on each problem.
 
@@ -252,14 +255,22 @@ class Session:
             rows: problem numbers, on the CPU; all open ones if None.
             restart: gives other random numbers.
             warm: edits to begin with, one row for each of ``rows``.
+            queries: a lower limit for each of ``rows``.
         """
         rows = self.open if rows is None else rows
-        self.oracle.allow(rows, attack.queries)
+        self.oracle.allow(rows, attack.queries if queries is None else queries)
         return _Stage(self, attack, rows, restart, warm).found()
 
-    def keep(self, found: Found) -> None:
-        """Take what a search found as the result of its problems."""
+    def keep(self, found: Found, by: str = "") -> None:
+        """Take what a search found as the result of its problems.
+
+        Args:
+            found: what it found.
+            by: which search it was, where there are several kinds.
+        """
         rows = found.rows
+        for row in rows[found.reached].tolist():
+            self.outcome.found_by[row] = by
         self.broken[rows] |= found.reached
         self.outcome.images[rows] = found.images
         self.outcome.labels[rows] = found.labels
@@ -287,12 +298,14 @@ class Session:
         """Tell whoever watches how far things are; ``successes`` are those not kept yet."""
         if self.on_progress is None:
             return
-        spent, rows = self.oracle.ledger.attack, self.open
-        most = self.attack.queries
+        spent, most = self.oracle.ledger.attack, self.attack.queries
+        rows = self.alive.nonzero()[:, 0] if self.goes_on else self.open
         unfinished = spent[rows] + self.oracle.eot <= most
         self.on_progress(
             Progress(
-                finished=len(self.problems) - int(unfinished.sum()) + successes,
+                finished=len(self.problems)
+                - int(unfinished.sum())
+                + (0 if self.goes_on else successes),
                 total=len(self.problems),
                 successes=int(self.broken.sum()) + successes,
                 queries=int(spent.sum()),

@@ -196,7 +196,7 @@ class Oracle:
         self._draws = torch.zeros(problems, dtype=torch.int64)
         self._keyed = hasattr(victim, "draw")
 
-    def allow(self, rows: Tensor, more: int) -> None:
+    def allow(self, rows: Tensor, more: Tensor | int) -> None:
         """Set the limit of the problems ``rows`` to what they have spent and ``more``."""
         self.limit[rows] = (self.ledger.attack[rows] + more).clamp_max(self._most)
 

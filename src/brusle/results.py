@@ -46,6 +46,7 @@ class AttackResult:
         notes: what a reader of the numbers should know about this attack on this victim.
         names: what the images are called; numbers if nobody says.
         errors: image number to reason, for the statuses "error" and "unverified".
+        found_by: which attack of an ensemble was successful; empty otherwise.
         seconds: wall-clock time.
     """
 
@@ -64,9 +65,11 @@ class AttackResult:
     notes: Sequence[str] = ()
     names: Sequence[str] = ()
     errors: dict[int, str] = field(default_factory=dict)
+    found_by: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
+        self.found_by = self.found_by or [""] * len(self)
         self.names = self.names or [f"{i:05d}" for i in range(len(self))]
 
     def __len__(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from brusle.errors import InputError
@@ -15,6 +15,16 @@ from brusle.results import AttackResult
 
 class CallableAttack:
     """What all attacks share, single searches and those that combine several: the call."""
+
+    @property
+    def label(self) -> str:
+        """The name, with the options that differ from their defaults."""
+        options = [
+            f"{f.name}={getattr(self, f.name)}"
+            for f in fields(self)  # type: ignore[arg-type]
+            if f.name not in ("pixels", "queries") and getattr(self, f.name) != f.default
+        ]
+        return " ".join([type(self).__name__, *options])
 
     def __call__(
         self,
@@ -110,6 +120,11 @@ class SparseAttack(CallableAttack):
     def needs_start(self) -> bool:
         """Whether the search begins at an adversarial image, whatever its distance."""
         return False
+
+    @property
+    def takes_start(self) -> bool:
+        """Whether ``starts`` make a difference."""
+        return self.needs_start
 
     def loss_for(self, targeted: bool) -> Loss:
         """The loss that the search follows."""

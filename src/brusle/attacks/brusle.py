@@ -112,6 +112,11 @@ class BruSLe(SparseAttack):
         """The authors' code does not look at the label during initialisation."""
         return self.variant == "paper"
 
+    @property
+    def takes_start(self) -> bool:
+        """The colours may come from a starting image."""
+        return self.palette == "image"
+
     def loss_for(self, targeted: bool) -> Loss:
         """The loss that the search follows."""
         return choose_loss(self.loss, targeted)
@@ -121,8 +126,8 @@ class BruSLe(SparseAttack):
         super().check(problems)
         if self.palette == "image" and problems.starts is None:
             raise InputError(
-                "palette 'image' needs the image: give starts=, one per image (on the command "
-                "line, brusle attack --start FILE)"
+                "palette 'image' needs the image: give starts=, one per image (brusle attack "
+                "--start FILE; brusle evaluate takes them from the data)"
             )
 
     def changing_rate_0(self, targeted: bool, pixels: int) -> float:

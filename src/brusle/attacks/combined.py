@@ -1,0 +1,132 @@
+"""Several searches as one attack: restarts of the same one, or an ensemble of different ones.
+
+An image that one search breaks is not given to the next, so the result is the worst case over the
+searches, image by image, as in AutoAttack (Croce and Hein, ICML 2020). All queries count: those of
+an image are the sum over the searches that it went through, and the limit is the sum of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from brusle.attacks.base import CallableAttack, SparseAttack, require_integer
+from brusle.errors import InputError
+from brusle.loop import Needs, Session
+from brusle.problems import Problems
+
+_RANKS: tuple[Needs, ...] = ("labels", "scores", "gradients")
+
+
+@dataclass(frozen=True)
+class Restarts(CallableAttack):
+    """The same attack up to ``times`` times, each with other random numbers.
+
+    Attributes:
+        attack: the attack; its ``queries`` are for each time.
+        times: how often.
+    """
+
+    attack: SparseAttack
+    times: int
+
+    def __post_init__(self) -> None:
+        require_integer("times", self.times, least=1)
+
+    @property
+    def pixels(self) -> int:
+        """The attack's budget."""
+        return self.attack.pixels
+
+    @property
+    def queries(self) -> int:
+        """Of all times together."""
+        return self.times * self.attack.queries
+
+    @property
+    def needs(self) -> Needs:
+        """What the attack needs."""
+        return self.attack.needs
+
+    @property
+    def takes_start(self) -> bool:
+        """As the attack."""
+        return self.attack.takes_start
+
+    @property
+    def label(self) -> str:
+        """For tables."""
+        return f"{self.attack.label} x {self.times}"
+
+    def check(self, problems: Problems) -> None:
+        """Raise if the options do not fit the images."""
+        self.attack.check(problems)
+
+    def conduct(self, session: Session) -> None:
+        """Search again where nothing was found; of failures, keep the lowest loss."""
+        for restart in range(self.times):
+            found = session.search(self.attack, restart=restart)
+            before = session.outcome.losses[found.rows]
+            session.keep(found.pick(found.reached | ~(found.losses >= before)))
+
+
+@dataclass(frozen=True)
+class Ensemble(CallableAttack):
+    """Different attacks with one pixel budget, each on the images that withstood those before.
+
+    Attributes:
+        attacks: in the order in which they run; each has its own query limit.
+        name: for tables.
+    """
+
+    attacks: Sequence[SparseAttack]
+    name: str = "Ensemble"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attacks", tuple(self.attacks))
+        if not self.attacks:
+            raise InputError("an ensemble needs at least one attack")
+        budgets = sorted({attack.pixels for attack in self.attacks})
+        if len(budgets) > 1:
+            raise InputError(
+                f"the attacks of an ensemble have budgets of {budgets} pixels: give all the same, "
+                f"or their worst case means nothing"
+            )
+
+    @property
+    def pixels(self) -> int:
+        """The budget of all."""
+        return self.attacks[0].pixels
+
+    @property
+    def queries(self) -> int:
+        """Of all attacks together."""
+        return sum(attack.queries for attack in self.attacks)
+
+    @property
+    def needs(self) -> Needs:
+        """The most that one of them needs."""
+        return max((attack.needs for attack in self.attacks), key=_RANKS.index)
+
+    @property
+    def takes_start(self) -> bool:
+        """If one of them does."""
+        return any(attack.takes_start for attack in self.attacks)
+
+    @property
+    def label(self) -> str:
+        """For tables."""
+        return self.name
+
+    def check(self, problems: Problems) -> None:
+        """Raise if the options of one do not fit the images."""
+        for attack in self.attacks:
+            attack.check(problems)
+
+    def conduct(self, session: Session) -> None:
+        """One after the other; of failures, keep the first, since losses may differ in kind."""
+        for turn, attack in enumerate(self.attacks):
+            found = session.search(attack)
+            if turn:
+                found = found.pick(found.reached)
+            session.keep(found, by=attack.label)
