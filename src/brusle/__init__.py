@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from brusle import attacks, data, defences, victims, zoo
+    from brusle.attacks import minimise
     from brusle.errors import BrusleError, DataError, InputError, VictimError
     from brusle.evaluation import check, evaluate
     from brusle.results import AttackResult
@@ -31,6 +32,7 @@ _HOME = {
     "check": "brusle.evaluation",
     "evaluate": "brusle.evaluation",
     "load_victim": "brusle.victims",
+    "minimise": "brusle.attacks",
 }
 _MODULES = ("attacks", "data", "defences", "victims", "zoo")
 
@@ -47,6 +49,7 @@ __all__ = [
     "defences",
     "evaluate",
     "load_victim",
+    "minimise",
     "victims",
     "zoo",
 ]

@@ -435,7 +435,7 @@ class _Stage:
         some = self.problems[rows].to(self.device)
         images, pixels = some.flat_images, self.attack.pixels
         search = self.attack.start(some, self.session.seed, self.restart)
-        if self.warm is not None:
+        if self.warm is not None and len(at):
             search.resume_from(self.warm.pick(at))
         losses = torch.full_like(some.labels, torch.inf, dtype=torch.float64)
         if self.attack.dense:

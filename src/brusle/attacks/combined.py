@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from brusle.attacks.base import CallableAttack, SparseAttack, require_integer
 from brusle.errors import InputError
-from brusle.loop import Needs, Session
+from brusle.loop import Found, Needs, Session
 from brusle.problems import Problems
 
 _RANKS: tuple[Needs, ...] = ("labels", "scores", "gradients")
@@ -65,9 +65,13 @@ class Restarts(CallableAttack):
     def conduct(self, session: Session) -> None:
         """Search again where nothing was found; of failures, keep the lowest loss."""
         for restart in range(self.times):
-            found = session.search(self.attack, restart=restart)
-            before = session.outcome.losses[found.rows]
-            session.keep(found.pick(found.reached | ~(found.losses >= before)))
+            keep_better(session, session.search(self.attack, restart=restart))
+
+
+def keep_better(session: Session, found: Found) -> None:
+    """Keep successes, and of the failures on unbroken problems those with a lower loss."""
+    lower = ~(found.losses >= session.outcome.losses[found.rows])  # NaN: nothing was kept before
+    session.keep(found.pick(found.reached | (lower & ~session.broken[found.rows])))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from brusle import rng
 from brusle.attacks.base import CallableAttack, SparseAttack, require_integer
+from brusle.attacks.combined import keep_better
 from brusle.goals import Loss
 from brusle.loop import Feedback, Found, Needs, Search, Session
 from brusle.problems import Dense, Edits, Problems, changed_pixels, flatten_pixels
@@ -88,11 +89,12 @@ class Minimal(CallableAttack):
             for budget in sorted(set(budgets.tolist())):
                 found = self._try(session, rows[budgets == budget], budget, turn)
                 failed[found.rows[~found.reached]] = budget
-                session.keep(found.pick(found.reached))
+                keep_better(session, found)
                 self._prune(session, found.rows[found.reached], turn)
             turn += 1
-        hits = session.broken.nonzero()[:, 0]
-        session.outcome.losses[hits] = _pixels(session, hits).double()
+        rows = session.alive.nonzero()[:, 0]
+        losses = _pixels(session, rows).double().masked_fill(~session.broken[rows], torch.inf)
+        session.outcome.losses[rows] = losses
 
     def _unfinished(self, session: Session) -> Tensor:
         """Problems with queries left that are not at a single pixel yet."""
