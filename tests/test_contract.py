@@ -138,7 +138,7 @@ def rows(result: AttackResult) -> dict[int, tuple]:
             int(result.queries[i]),
             int(result.pixels[i]),
             int(result.labels[i]),
-            float(result.losses[i]),
+            repr(float(result.losses[i])),  # NaN, where no start was found, equals NaN
             result.images[i].numpy().tobytes(),
             tuple(result.ledger.row(i).items()),
         )
@@ -181,7 +181,8 @@ def test_rows_do_not_depend_on_batch_size_or_order(name, targeted) -> None:
     for batch_size, turn in ((1, slice(None)), (7, order), (64, order)):
         got = case.attack(attack, turn, seed=3, batch_size=batch_size)
         assert rows(got) == expected
-    assert rows(case.attack(attack, seed=4, batch_size=64)) != expected
+    if name != "sigma-zero":  # which draws no random numbers
+        assert rows(case.attack(attack, seed=4, batch_size=64)) != expected
 
 
 @attacks
@@ -283,12 +284,13 @@ def test_one_failing_image_gets_an_error_row_and_the_rest_finish(name, batch_siz
             raise RuntimeError("out of luck\nwith a long story")
         return scores
 
-    moody = Moody(case, 7, breaks)
+    stubborn = 10  # no attack breaks this one before the victim does
+    moody = Moody(case, stubborn, breaks)
     result = case.attack(attack, victim=moody, batch_size=batch_size)
-    assert [i for i, s in enumerate(result.status) if s == "error"] == [7]
-    assert result.errors[7] == "the victim raised RuntimeError: out of luck"
+    assert [i for i, s in enumerate(result.status) if s == "error"] == [stubborn]
+    assert result.errors[stubborn] == "the victim raised RuntimeError: out of luck"
     got = rows(result)
-    mine = int(result.problems.ids[7])
+    mine = int(result.problems.ids[stubborn])
     for key, row in clean.items():
         if key != mine:
             # all but the lost queries, which the neighbours of a failing image share
