@@ -294,22 +294,23 @@ class Session:
         self.outcome.errors |= verdict.refused
         return self.outcome
 
-    def report(self, successes: int) -> None:
-        """Tell whoever watches how far things are; ``successes`` are those not kept yet."""
+    def report(self, found: Found) -> None:
+        """Tell whoever watches how far things are; ``found`` is not kept yet."""
         if self.on_progress is None:
             return
+        broken = self.broken.clone()
+        broken[found.rows[found.reached]] = True
         spent, most = self.oracle.ledger.attack, self.attack.queries
-        rows = self.alive.nonzero()[:, 0] if self.goes_on else self.open
-        unfinished = spent[rows] + self.oracle.eot <= most
+        unfinished = self.alive & (spent + self.oracle.eot <= most)
+        if not self.goes_on:
+            unfinished &= ~broken
         self.on_progress(
             Progress(
-                finished=len(self.problems)
-                - int(unfinished.sum())
-                + (0 if self.goes_on else successes),
+                finished=len(self.problems) - int(unfinished.sum()),
                 total=len(self.problems),
-                successes=int(self.broken.sum()) + successes,
+                successes=int(broken.sum()),
                 queries=int(spent.sum()),
-                remaining=int((most - spent[rows])[unfinished].sum()),
+                remaining=int((most - spent)[unfinished].sum()),
             )
         )
 
@@ -398,7 +399,7 @@ class _Stage:
             finished = self._round(live)
             if finished.any():
                 live = self._refill(live, finished)
-            self.session.report(int(self.result.reached.sum()))
+            self.session.report(self.result)
         return self.result
 
     def _take_starts(self) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from brusle.errors import InputError
 from brusle.goals import LOSSES, Loss
-from brusle.loop import Needs, Progress, Search, Session, run
+from brusle.loop import Attack, Needs, Progress, Search, Session, run
 from brusle.problems import Problems
 from brusle.results import AttackResult
 
@@ -75,6 +75,18 @@ class CallableAttack:
             eot=eot,
             on_progress=on_progress,
         )
+
+
+class AnyAttack(Attack, Protocol):
+    """An attack as an evaluation sees it: a single search, or several."""
+
+    @property
+    def label(self) -> str:
+        """The name, for tables."""
+
+    @property
+    def takes_start(self) -> bool:
+        """Whether ``starts`` make a difference."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 @click.option(
     "--start",
     type=click.Path(path_type=Path),
-    help="Image that the colours come from, with --attack brusle:palette=image.",
+    help="Image to start at, for decision-based attacks (of the target class, if there is one), or "
+    "that colours come from, with --attack brusle:palette=image.",
 )
 @click.option(
     "--out",
@@ -54,6 +55,7 @@ def command(
     target: str | None,
     pixels: int,
     spec: str,
+    minimal: bool,
     queries: int,
     seed: int,
     as_json: bool,
@@ -75,7 +77,7 @@ def command(
     from brusle.oracle import Oracle, traits
     from brusle.report.gallery import Example, class_name, count, gallery
 
-    attack = make(spec, pixels, queries)
+    attack = make(spec, pixels, queries, minimal)
     model = open_victim(victim, device, defences)
     known = traits(model)
     names: Sequence[str] = known.classes or ()

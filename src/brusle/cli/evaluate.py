@@ -20,6 +20,7 @@ from brusle.cli.options import (
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from brusle.attacks.base import AnyAttack
     from brusle.evaluation import Run
 
 
@@ -39,7 +40,13 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     help="Pixel budget; repeat for several. Default: 2 and 5 untargeted, 10 and 20 targeted.",
 )
-@search_options(queries=300)
+@search_options(queries=300, several=True)
+@click.option(
+    "--standard",
+    is_flag=True,
+    help="Instead of --attack, the standard ensemble: every strong attack that the victim allows, "
+    "each with --queries, on the images that withstood those before.",
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -68,10 +75,12 @@ def command(
     data: str,
     goals: tuple[Literal["untargeted", "targeted"], ...],
     pixels: tuple[int, ...],
-    spec: str,
+    specs: tuple[str, ...],
+    minimal: bool,
     queries: int,
     seed: int,
     as_json: bool,
+    standard: bool,
     limit: int,
     targets: str,
     pairs: Path | None,
@@ -91,27 +100,35 @@ def command(
 
     from brusle.attacks import make
     from brusle.cli.display import Display
-    from brusle.cli.options import number_or_all
+    from brusle.cli.options import number_or_all, open_victim
     from brusle.evaluation import DEFAULT_PIXELS, GOALS, evaluate
 
     goals = goals or GOALS
-    attacks = {g: [make(spec, p, queries) for p in pixels or DEFAULT_PIXELS[g]] for g in goals}
+    if standard and (minimal or specs != ("brusle",)):
+        raise click.UsageError("--standard chooses the attacks: leave --attack and --minimal out")
+    model = open_victim(victim, device, defences)
+
+    def attacks(budget: int) -> list[AnyAttack]:
+        if standard:
+            from brusle.attacks.standard import standard as ensemble
+
+            return [ensemble(model, budget, queries)]
+        return [make(spec, budget, queries, minimal) for spec in specs]
+
     console = Console(stderr=as_json)
     with Display(console) as display:
         run = evaluate(
-            victim,
+            model,
             data,
-            attacks,
+            {g: [a for p in pixels or DEFAULT_PIXELS[g] for a in attacks(p)] for g in goals},
             goals,
             out or Path("runs") / time.strftime("%Y%m%d-%H%M%S"),
             pairs=pairs,
             targets=number_or_all(targets),
-            defences=defences,
             limit=limit,
             seed=seed,
             batch_size=batch_size,
             eot=eot,
-            device=device,
             on_progress=display.update,
         )
     return _show(run, console, as_json)

@@ -72,16 +72,28 @@ def number_or_all(text: str) -> Literal["all"] | int:
     return int(text)
 
 
-def search_options(queries: int) -> Decorator:
-    """``--attack``, ``--queries``, ``--seed`` and ``--json``."""
+def search_options(queries: int, several: bool = False) -> Decorator:
+    """``--attack``, ``--minimal``, ``--queries``, ``--seed`` and ``--json``.
+
+    Args:
+        queries: default of ``--queries``.
+        several: ``--attack`` may be repeated.
+    """
+    again = " Repeat for several." if several else ""
     options = (
         click.option(
             "--attack",
-            "spec",
-            default="brusle",
+            "specs" if several else "spec",
+            default=("brusle",) if several else "brusle",
+            multiple=several,
             show_default=True,
             help="The attack, with options as in brusle:palette=uniform,colours=2; see `brusle "
-            "list attacks`.",
+            f"list attacks`.{again}",
+        ),
+        click.option(
+            "--minimal",
+            is_flag=True,
+            help="Find the fewest pixels within --queries, at most --pixels.",
         ),
         click.option(
             "--queries",

@@ -117,7 +117,7 @@ class Manifest:
         for entry in self.entries:
             if entry.name not in rows:
                 raise DataError(f"image {entry.name} of the manifest is not in {data.name}")
-        chosen = _take(data, [rows[entry.name] for entry in self.entries])
+        chosen = take(data, [rows[entry.name] for entry in self.entries])
         for entry, image, label in zip(self.entries, chosen.images, chosen.labels, strict=True):
             if image_hash(image) != entry.sha256 or int(label) != entry.label:
                 raise DataError(
@@ -130,7 +130,7 @@ class Manifest:
         """The pairs: an image for each target, and the targets."""
         rows = [row for row, entry in enumerate(self.entries) for _ in entry.targets]
         targets = [target for entry in self.entries for target in entry.targets]
-        return _take(data, rows), torch.tensor(targets, dtype=torch.int64)
+        return take(data, rows), torch.tensor(targets, dtype=torch.int64)
 
 
 def choose(
@@ -165,14 +165,14 @@ def choose(
     classes = number_of_classes(place, model)
     oracle = None
     if model is not None:
-        shape = tuple(_take(place, [0]).images.shape[1:])
+        shape = tuple(take(place, [0]).images.shape[1:])
         size = batch_size or default_batch_size((shape[0], shape[1], shape[2]), model.device)
         oracle = Oracle(model, len(place), limit=0, batch_size=size)
     rows = _in_turn(place, oracle, images or len(place), seed)
     if not rows:
         raise InputError(f"the victim classifies no image of {place.name} correctly")
     return manifest(
-        _take(place, rows),
+        take(place, rows),
         targets,
         seed,
         classes,
@@ -255,7 +255,7 @@ def _in_turn(data: Source | Dataset, oracle: Oracle | None, images: int, seed: i
 def _right(data: Source | Dataset, rows: list[int], oracle: Oracle | None) -> list[bool]:
     if oracle is None:
         return [True] * len(rows)
-    some = _take(data, rows)
+    some = take(data, rows)
     answers = oracle.ask(torch.tensor(rows), some.images, "clean")
     right: list[bool] = (answers.labels.cpu() == some.labels).tolist()
     return [ok and at not in answers.errors for at, ok in enumerate(right)]
@@ -268,7 +268,8 @@ def _shuffled(count: int, seed: int, identity: int, tag: int) -> list[int]:
     return order
 
 
-def _take(data: Source | Dataset, rows: list[int]) -> Dataset:
+def take(data: Source | Dataset, rows: list[int]) -> Dataset:
+    """Some images of ``data``, read if they are not yet."""
     if isinstance(data, Source):
         return data.take(rows)
     names = tuple(data.names[row] for row in rows)

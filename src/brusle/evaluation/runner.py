@@ -8,24 +8,28 @@ import platform
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 import brusle
-from brusle.attacks.base import SparseAttack
-from brusle.data import Dataset, load, save_image
+from brusle.attacks.base import AnyAttack
+from brusle.data import Dataset, load, save_image, source
 from brusle.defences import defend
 from brusle.errors import DataError, InputError
 from brusle.evaluation.metrics import Summary
 from brusle.evaluation.pairs import Manifest, Targets, number_of_classes
 from brusle.evaluation.pairs import manifest as make_manifest
+from brusle.evaluation.starts import StartingImages
 from brusle.loop import Progress
+from brusle.loop import run as run_attack
 from brusle.oracle import Victim, traits
+from brusle.problems import Problems
 from brusle.results import AttackResult
-from brusle.victims import as_victim
+from brusle.victims import as_victim, default_batch_size
 
 GoalName = Literal["untargeted", "targeted"]
 GOALS: tuple[GoalName, ...] = ("untargeted", "targeted")
@@ -36,13 +40,13 @@ DEFAULT_PIXELS: dict[GoalName, tuple[int, ...]] = {"untargeted": (2, 5), "target
 class Setting:
     """One line of the final table: an attack (with its budgets) and a goal."""
 
-    attack: SparseAttack
+    attack: AnyAttack
     goal: GoalName
 
     @property
     def title(self) -> str:
         """For people."""
-        return f"{type(self.attack).__name__} {self.goal}, {self.attack.pixels} px"
+        return f"{self.attack.label} {self.goal}, {self.attack.pixels} px"
 
     @property
     def slug(self) -> str:
@@ -63,6 +67,7 @@ class Run:
         folder: where it is written, if anywhere.
         settings: what was run.
         results: one result for each setting.
+        start_queries: images that the victim was asked for to find starting images.
         seconds: wall-clock time.
     """
 
@@ -74,6 +79,7 @@ class Run:
     folder: Path | None
     settings: list[Setting] = field(default_factory=list)
     results: list[AttackResult] = field(default_factory=list)
+    start_queries: int = 0
     seconds: float = 0.0
 
     @property
@@ -100,8 +106,8 @@ class Run:
         settings = [
             {
                 "goal": setting.goal,
-                "attack": type(setting.attack).__name__,
-                "options": asdict(setting.attack),
+                "attack": setting.attack.label,
+                "options": asdict(setting.attack),  # type: ignore[call-overload]
                 "summary": summary.as_dict(),
             }
             for setting, summary in zip(self.settings, self.summaries(), strict=True)
@@ -117,6 +123,7 @@ class Run:
             "images": len(self.data),
             "pairs": self.manifest.digest,
             "seed": self.seed,
+            "start_queries": self.start_queries,
             "seconds": round(self.seconds, 2),
             "notes": self.notes,
             "settings": settings,
@@ -132,7 +139,7 @@ def checkpoints(limit: int) -> tuple[int, ...]:
 def evaluate(
     victim: Any = "zoo:cifar10-resnet20",
     data: str | Dataset | tuple[Any, Any] = "sample",
-    attacks: Sequence[SparseAttack] | Mapping[GoalName, Sequence[SparseAttack]] | None = None,
+    attacks: Sequence[AnyAttack] | Mapping[GoalName, Sequence[AnyAttack]] | None = None,
     goal: GoalName | Sequence[GoalName] = GOALS,
     out: str | Path | None = None,
     *,
@@ -173,16 +180,23 @@ def evaluate(
     check_fit(dataset, model)
     folder = _new_folder(out)
     run = Run(model.name, str(model.device), dataset, manifest, seed, folder)
+    shape = Problems.make(dataset.images, dataset.labels).shape
+    batch_size = batch_size or default_batch_size(shape, model.device)
+    starting = None
+    if any(setting.attack.takes_start for setting in settings):
+        pool = source(manifest.data, like=model) if isinstance(data, str) else dataset
+        starting = StartingImages(pool, model, seed, batch_size)
     for setting in settings:
         watch = None if on_progress is None else _watcher(on_progress, setting)
         images, aims = dataset, None
         if setting.goal == "targeted":
             images, aims = manifest.targeted(dataset)
-        result = setting.attack(
+        problems = Problems.make(images.images, images.labels, aims)
+        starts = _starts(setting.attack, starting, problems)
+        result = run_attack(
+            setting.attack,
             model,
-            images.images,
-            images.labels,
-            aims,
+            replace(problems, starts=starts),
             seed=seed,
             batch_size=batch_size,
             eot=eot,
@@ -191,6 +205,7 @@ def evaluate(
         result.names = images.names
         run.settings.append(setting)
         run.results.append(result)
+        run.start_queries = 0 if starting is None else starting.queries
         run.seconds = time.monotonic() - began
         if folder is not None:
             # after every setting, so that an interruption loses only the one in work
@@ -199,8 +214,22 @@ def evaluate(
     return run
 
 
+def _starts(
+    attack: AnyAttack, starting: StartingImages | None, problems: Problems
+) -> Tensor | None:
+    """Starting images for the attacks that take one.
+
+    An untargeted attack that must begin at an adversarial image finds one in noise by itself,
+    which is nearer than an image of another class would be.
+    """
+    noise_will_do = problems.targets is None and getattr(attack, "palette", None) != "image"
+    if starting is None or not attack.takes_start or noise_will_do:
+        return None
+    return starting.choose(problems)
+
+
 def _settings(
-    attacks: Sequence[SparseAttack] | Mapping[GoalName, Sequence[SparseAttack]] | None,
+    attacks: Sequence[AnyAttack] | Mapping[GoalName, Sequence[AnyAttack]] | None,
     goals: Sequence[GoalName],
 ) -> list[Setting]:
     for goal in goals:
@@ -219,7 +248,7 @@ def result_rows(setting: Setting, result: AttackResult) -> Iterable[dict[str, An
     for i in range(len(result)):
         target = None if problems.targets is None else int(problems.targets[i])
         yield {
-            "attack": type(result.attack).__name__,
+            "attack": result.attack.label,
             "goal": setting.goal,
             "pixel_budget": result.attack.pixels,
             "query_limit": result.attack.queries,
@@ -234,7 +263,8 @@ def result_rows(setting: Setting, result: AttackResult) -> Iterable[dict[str, An
             "queries": int(result.queries[i]),
             "pixels": pixels[i],
             "final_label": int(result.labels[i]),
-            "loss": None if result.losses[i].isnan() else float(result.losses[i]),
+            "loss": float(result.losses[i]) if result.losses[i].isfinite() else None,
+            "found_by": result.found_by[i],
             **{f"queries_{name}": count for name, count in result.ledger.row(i).items()},
             "error": result.errors.get(i, ""),
         }

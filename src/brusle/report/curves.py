@@ -33,10 +33,13 @@ def curve(run: Run, path: str | Path) -> None:
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
+    several = len({setting.attack.label for setting in run.settings}) > 1
     for at, (setting, result) in enumerate(zip(run.settings, run.results, strict=True)):
         steps, rates = zip(*success_steps(result), strict=True)
         colour = _COLOURS[at % len(_COLOURS)]
         label = f"{setting.goal}, {setting.attack.pixels} pixels"
+        if several:
+            label = f"{setting.attack.label}, {label}"
         axes.step(
             steps, [100 * r.value for r in rates], where="post", color=colour, label=label, lw=1.8
         )

@@ -22,6 +22,9 @@ def summary_table(run: Run) -> Table:
     )
     summaries = run.summaries()
     marks = list(dict.fromkeys(q for s in summaries for q in s.asr_at))[-3:-1]
+    several = len({setting.attack.label for setting in run.settings}) > 1
+    if several:
+        table.add_column("attack", overflow="fold", min_width=10)
     table.add_column("goal", no_wrap=True)
     table.add_column("pixels\nused/max", justify="right", no_wrap=True)
     for q in marks:
@@ -35,6 +38,7 @@ def summary_table(run: Run) -> Table:
     table.add_column("\nmean", justify="right", no_wrap=True)
     for setting, s in zip(run.settings, summaries, strict=True):
         table.add_row(
+            *([setting.attack.label] if several else []),
             setting.goal,
             f"{_number(s.mean_pixels, 1)}/{setting.attack.pixels}",
             *(_number(100 * s.asr_at[q].value, 0) if q in s.asr_at else "" for q in marks),
