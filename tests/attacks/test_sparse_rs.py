@@ -190,7 +190,7 @@ def test_budget_of_the_whole_image_changes_colours() -> None:
     problems = Problems.make(images, [0] * 20)
     search = SparseRS(4, 50).start(problems, seed=0, restart=0)
     first = search.ask().render(problems.flat_images, (3, 2, 2))
-    search.tell(feedback(torch.zeros(20)))
+    search.tell(feedback(torch.zeros(20).double()))
     second = search.ask().render(problems.flat_images, (3, 2, 2))
     changed = (first != second).any(1).flatten(1).sum(1)
     assert (changed <= 1).all() and changed.any()
@@ -209,11 +209,11 @@ def test_resumes_from_edits() -> None:
         search = SparseRS(pixels, 50, **options).start(problems, seed=0, restart=0)
         search.resume_from(edits)
         assert torch.equal(search.ask().render(problems.flat_images, SHAPE), expected)
-        search.tell(feedback(torch.zeros(n)))
+        search.tell(feedback(torch.zeros(n).double()))
         for _ in range(30):  # one pixel moves, and returns to where it was
             now = search.ask().render(problems.flat_images, SHAPE)
             assert ((now != expected).any(1).flatten(1).sum(1) <= 2).all()
-            search.tell(feedback(torch.ones(n)))
+            search.tell(feedback(torch.ones(n).double()))
 
     own = problems.flat_images.gather(1, index[:, :, None].expand(-1, -1, 3))
     colour[:, :, 1:] = own[:, :, 1:]  # one channel value of each pixel: within the budget
