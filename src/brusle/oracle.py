@@ -293,16 +293,16 @@ class Oracle:
             half = (len(rows) + 1) // 2
             return self._ask_parts(half, rows, images, keys, slope_of)
         self._check_shape(scores, len(rows))
-        bad = (~scores.isfinite()).any(1)
-        reason = "the victim answered NaN or infinite scores"
-        if gradient is not None and not bad.any():
-            bad = (~gradient.isfinite()).flatten(1).any(1)
+        errors = dict.fromkeys(_bad_rows(scores), "the victim answered NaN or infinite scores")
+        if gradient is not None:
             reason = "the gradient of the victim is NaN or infinite"
-        if not bad.any():
+            errors = dict.fromkeys(_bad_rows(gradient), reason) | errors
+        if not errors:
             return Answers(scores, gradient=gradient)
-        self.ledger.lost[rows[bad.cpu()]] += 1
-        scores = scores.masked_fill(bad[:, None], torch.nan)
-        return Answers(scores, {int(at): reason for at in bad.nonzero()[:, 0]}, gradient)
+        bad = torch.tensor(sorted(errors))
+        self.ledger.lost[rows[bad]] += 1
+        scores = scores.index_fill(0, bad.to(scores.device), torch.nan)
+        return Answers(scores, errors, gradient)
 
     def _check_shape(self, scores: Tensor, count: int) -> None:
         if scores.dim() != 2 or scores.shape[0] != count or scores.shape[1] < 2:
@@ -323,11 +323,17 @@ def _differentiate(
     victim: Any, images: Tensor, rows: Tensor, slope_of: LossOfRows
 ) -> tuple[Tensor, Tensor]:
     """Scores, and the gradient of a loss of them with respect to the images."""
-    with torch.enable_grad():
+    with torch.inference_mode(False), torch.enable_grad():  # whatever mode the caller is in
         leaf = images.detach().clone().requires_grad_()
         scores: Tensor = victim.graph(leaf)
         (gradient,) = torch.autograd.grad(slope_of(scores, rows).sum(), leaf)
     return scores.detach(), gradient
+
+
+def _bad_rows(values: Tensor) -> list[int]:
+    """Which rows have an entry that is not finite."""
+    bad = ~values.isfinite().flatten(1).all(1)
+    return bad.nonzero()[:, 0].tolist() if bool(bad.any()) else []
 
 
 def _shares(columns: Sequence[Column] | Column) -> dict[Column, Tensor | slice]:

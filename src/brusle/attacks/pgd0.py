@@ -1,0 +1,163 @@
+"""PGD0 (Croce and Hein, ICCV 2019): projected gradient descent on at most k pixels.
+
+A step along the gradient changes all pixels; the projection takes back all but k of them. For an
+image x, a point z after the step and its nearest point b in the box [0, 1], keeping a pixel
+brings the result closer to z by ||z - x||^2 - ||z - b||^2, summed over the channels of the pixel.
+So the k pixels with the largest such gain keep their colour b, and all others go back to x.
+
+As in the authors' code, gradients are divided by their l1 norm, and a run starts from uniformly
+random colours, projected in the same way. Different here:
+
+* Iterates are rounded to 8-bit levels, and the gradient is taken at the rounded image.
+* The number of runs is not an option: runs follow one another as long as there are queries. A run
+  that has arrived at a fixed point ends early, for it would ask the same question again.
+* The authors' step of 120000 / 255, made for CIFAR-10, is taken per colour value of the image, so
+  that images of other sizes have steps of the same length per value.
+* The authors follow the cross-entropy; see ``loss`` for what is followed here.
+* Equal gains are decided by position and not by a tiny noise, so that results are reproducible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from brusle import rng
+from brusle.attacks.base import (
+    LOSS_OPTIONS,
+    LossOption,
+    SparseAttack,
+    require_choice,
+    require_integer,
+)
+from brusle.errors import InputError
+from brusle.goals import Loss
+from brusle.loop import Feedback, Needs, Search
+from brusle.problems import Dense, Edits, Problems, to_levels
+
+_START = 0  # tag of the random draws of one step
+_STEP_PER_VALUE = 120000 / 255 / (3 * 32 * 32)
+
+
+@dataclass(frozen=True)
+class PGD0(SparseAttack):
+    """Projected gradient descent with random starts; a white-box attack.
+
+    Attributes:
+        pixels: the budget k, most pixels that may differ from the original.
+        queries: most queries per image, each one forward and one backward pass.
+        steps: most queries of one run, its random start included; then a new run begins.
+        step_size: l1 length of a step, for images in [0, 1]; None means 120000 / 255 for 3072
+            colour values (CIFAR-10) and in proportion for other sizes.
+        loss: ``"auto"`` is the cross-entropy, as in the authors' code.
+    """
+
+    steps: int = 20
+    step_size: float | None = None
+    loss: LossOption = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_integer("steps", self.steps, least=1)
+        require_choice("loss", self.loss, LOSS_OPTIONS)
+        if self.step_size is not None and not self.step_size > 0:
+            raise InputError(f"step_size is {self.step_size}: it must be above 0")
+
+    @property
+    def needs(self) -> Needs:
+        """A white-box attack."""
+        return "gradients"
+
+    @property
+    def dense(self) -> bool:
+        """The projection may keep any pixels."""
+        return True
+
+    def loss_for(self, targeted: bool) -> Loss:
+        """The loss that the search follows."""
+        return "ce" if self.loss == "auto" else self.loss
+
+    def start(self, problems: Problems, seed: int, restart: int) -> Search:
+        """Draw the first random start."""
+        original = problems.flat_images
+        search = _PGD0Search(
+            settings=self,
+            stream=rng.streams(seed, problems.ids, restart),
+            asked=torch.zeros_like(problems.labels),
+            age=torch.zeros_like(problems.labels),
+            original=original,
+            candidate=original.clone(),
+        )
+        search.begin(torch.arange(len(problems), device=original.device))
+        return search
+
+
+@dataclass
+class _PGD0Search(Search):
+    """The state of PGD0: the iterate, which is the next candidate."""
+
+    settings: PGD0
+    stream: Tensor
+    asked: Tensor  # (n,) queries so far
+    age: Tensor  # (n,) queries of the present run
+    original: Tensor  # (n, h * w, c)
+    candidate: Tensor  # (n, h * w, c)
+
+    def ask(self) -> Dense:
+        """The iterate."""
+        return Dense(self.candidate)
+
+    def initial(self) -> Tensor:
+        """``(n,)``: the first candidate is a random start."""
+        return self.asked == 0
+
+    def tell(self, feedback: Feedback) -> None:
+        """Step and project; begin a new run where the present one is over."""
+        assert feedback.gradient is not None
+        moved = self.candidate - self._step(feedback.gradient)
+        projected = project(moved, self.original, self.settings.pixels)
+        self.asked = self.asked + 1
+        self.age = self.age + 1
+        fixed_point = (projected == self.candidate).flatten(1).all(1)
+        self.candidate = projected
+        self.begin(((self.age >= self.settings.steps) | fixed_point).nonzero()[:, 0])
+
+    def resume_from(self, edits: Edits) -> None:
+        """The first run starts at these edits."""
+        index = edits.index[:, :, None].expand(-1, -1, self.original.shape[2])
+        self.candidate = self.original.scatter(1, index, edits.colour)
+
+    def begin(self, rows: Tensor) -> None:
+        """New runs for the problems ``rows``."""
+        original = self.original[rows]
+        n, pixels, channels = original.shape
+        numbers = rng.bits(self.stream[rows], self.asked[rows], _START, pixels * channels)
+        noise = rng.uniform(numbers).float().view(n, pixels, channels)
+        self.candidate[rows] = project(noise, original, self.settings.pixels)
+        self.age[rows] = 0
+
+    def _step(self, gradient: Tensor) -> Tensor:
+        size = self.settings.step_size
+        if size is None:
+            size = _STEP_PER_VALUE * gradient[0].numel()
+        slope = gradient.double()  # in which the smallest float32 has a reciprocal
+        length = slope.abs().sum((1, 2), keepdim=True).clamp_min(1e-300)
+        return (slope / length * size).float()
+
+
+def project(z: Tensor, original: Tensor, pixels: int) -> Tensor:
+    """The nearest 8-bit images that differ from the originals in at most so many pixels.
+
+    Args:
+        z: ``(n, h * w, c)``, any values.
+        original: ``(n, h * w, c)`` in [0, 1].
+        pixels: the budget.
+    """
+    boxed = z.clamp(0, 1)
+    # (z - x)^2 - (z - b)^2, without the loss of digits that large z would bring
+    gain = ((boxed - original) * (2 * z - boxed - original)).sum(2)
+    kept = rng.winners(-gain, pixels)
+    chosen = torch.zeros_like(gain, dtype=torch.bool).scatter_(1, kept, True)
+    return torch.where(chosen[:, :, None], to_levels(boxed), original)

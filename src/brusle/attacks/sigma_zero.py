@@ -1,0 +1,177 @@
+"""sigma-zero (Cina et al., ICLR 2025): gradient descent on a smooth count of changed pixels.
+
+The perturbation d starts at 0 and follows the gradient of
+
+    max(margin, 0) + (1 / pixels) * sum over pixels p of ||d_p||^2 / (||d_p||^2 + sigma),
+
+where the margin is that of the logits and the second term is nearly the number of changed pixels
+for a small sigma. While the image is not adversarial, nearly all of the gradient is the first
+term's; once it is, only the second is left, and the smallest changes shrink first. The gradient is
+divided by its largest entry, so the step size, which falls from ``step_size`` to a tenth of it
+along a cosine, is the largest move of a colour value. After a step, values are cut back to
+[0, 1] and pixels that changed by less than a threshold go back to the original. The threshold
+rises while the image is adversarial and falls while it is not: the search walks along the
+boundary, with fewer and fewer pixels.
+
+The authors count colour values, here pixels are counted. That changes three places, which are as
+in the paper for images with one channel: the fraction has the squared norm of a pixel in place of
+the square of a value, their mean is over pixels, and a pixel goes back when all of its values
+have changed by less than the threshold. Candidates are rounded to 8-bit levels, and the gradient
+of the margin is taken there; what is rounded off is not forgotten.
+
+The authors' code gives the normalised gradient to Adam (``adam=True``). Then the first step moves
+every value by the full step size, whatever its gradient, and the search comes down from a change
+of the whole image; that takes more queries. The authors attack without a target; a target only
+changes the margin.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from brusle import rng
+from brusle.attacks.base import SparseAttack
+from brusle.errors import InputError
+from brusle.goals import Loss
+from brusle.loop import Feedback, Needs, Search
+from brusle.problems import Dense, Problems, to_levels
+
+_START = 0  # tag of the random draws of one step
+_NOISE = 0.1  # largest change of a value in the random start of a restart
+_LAST_RATE = 0.1  # the step size at the end, as a share of that at the start
+_BETA_1, _BETA_2 = 0.9, 0.999  # Adam's
+
+
+@dataclass(frozen=True)
+class SigmaZero(SparseAttack):
+    """A minimum-norm white-box attack: it looks for fewer and fewer pixels.
+
+    It draws no random numbers; only restarts begin with a little noise. The number of pixels does
+    not guide the search, it only ends it: with ``pixels=1`` all queries are used.
+
+    Attributes:
+        pixels: the budget; the search ends when no more pixels than that are changed.
+        queries: most queries per image, each one forward and one backward pass; the step size
+            falls over so many.
+        step_size: of the first step, eta_0 in the paper; images are in [0, 1].
+        sigma: how smooth the count is; smaller is closer to the true count.
+        threshold: the first threshold, tau_0.
+        threshold_rate: by how much the threshold moves, as a share of the step size.
+        adam: take the steps of Adam, as the authors' code does.
+    """
+
+    step_size: float = 1.0
+    sigma: float = 1e-3
+    threshold: float = 0.3
+    threshold_rate: float = 0.01
+    adam: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("step_size", "sigma", "threshold_rate"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} is {getattr(self, name)}: it must be above 0")
+        if not 0 <= self.threshold <= 1:
+            raise InputError(f"threshold is {self.threshold}: it must be from 0 to 1")
+
+    @property
+    def needs(self) -> Needs:
+        """A white-box attack."""
+        return "gradients"
+
+    @property
+    def dense(self) -> bool:
+        """The first steps may change any number of pixels."""
+        return True
+
+    @property
+    def shrinks(self) -> bool:
+        """The number of pixels is what is minimised."""
+        return True
+
+    def loss_for(self, targeted: bool) -> Loss:
+        """The paper's, the margin of logits."""
+        return "logit-margin"
+
+    def start(self, problems: Problems, seed: int, restart: int) -> Search:
+        """Begin at the original; a restart begins at a little noise."""
+        original = problems.flat_images
+        delta = torch.zeros_like(original)
+        if restart:
+            stream = rng.streams(seed, problems.ids, restart)
+            numbers = rng.uniform(rng.bits(stream, 0, _START, original[0].numel()))
+            noise = (2 * numbers.float() - 1).view_as(original) * _NOISE
+            delta = (original + noise).clamp(0, 1) - original
+        return _SigmaZeroSearch(
+            settings=self,
+            asked=torch.zeros_like(problems.labels),
+            original=original,
+            delta=delta,
+            threshold=torch.full_like(original[:, 0, 0], self.threshold),
+            mean=torch.zeros_like(original),
+            square=torch.zeros_like(original),
+        )
+
+
+@dataclass
+class _SigmaZeroSearch(Search):
+    """The state of sigma-zero."""
+
+    settings: SigmaZero
+    asked: Tensor  # (n,) queries so far
+    original: Tensor  # (n, h * w, c)
+    delta: Tensor  # (n, h * w, c) the perturbation, not rounded
+    threshold: Tensor  # (n,) smallest change that a pixel may have
+    mean: Tensor  # (n, h * w, c) Adam's averages of the gradient and of its square
+    square: Tensor
+
+    def ask(self) -> Dense:
+        """The perturbed image, rounded."""
+        changed = (self.delta != 0).any(2, keepdim=True)
+        return Dense(torch.where(changed, to_levels(self.original + self.delta), self.original))
+
+    def initial(self) -> Tensor:
+        """``(n,)``: the first candidate, the original, is asked for its gradient only."""
+        return self.asked == 0
+
+    def tell(self, feedback: Feedback) -> None:
+        """Step, cut back to the box, adapt the threshold, and drop pixels below it."""
+        assert feedback.gradient is not None
+        rate = self._rate()
+        self.asked = self.asked + 1
+        direction = self._direction(feedback.gradient, feedback.reached)
+        moved = self.original + self.delta - rate[:, None, None] * direction
+        self.delta = moved.clamp(0, 1) - self.original
+
+        change = self.settings.threshold_rate * self._rate()
+        change = torch.where(feedback.reached, change, -change)
+        self.threshold = (self.threshold + change).clamp(0, 1)
+        small = self.delta.abs().amax(2) < self.threshold[:, None]
+        self.delta = self.delta.masked_fill(small[:, :, None], 0.0)
+
+    def _rate(self) -> Tensor:
+        """``(n,)`` the step size: a cosine from all to a tenth."""
+        progress = self.asked.double() / self.settings.queries
+        share = _LAST_RATE + (1 - _LAST_RATE) * (1 + torch.cos(math.pi * progress)) / 2
+        return (self.settings.step_size * share).float()
+
+    def _direction(self, gradient: Tensor, reached: Tensor) -> Tensor:
+        """The normalised gradient of the objective, or what Adam makes of it."""
+        sigma, pixels = self.settings.sigma, self.delta.shape[1]
+        size = self.delta.square().sum(2, keepdim=True)
+        slope = torch.where(reached[:, None, None], 0.0, gradient)
+        slope = slope + 2 * sigma * self.delta / (size + sigma).square() / pixels
+        slope = slope / slope.abs().amax((1, 2), keepdim=True).clamp_min(1e-12)
+        if not self.settings.adam:
+            return slope
+        self.mean = _BETA_1 * self.mean + (1 - _BETA_1) * slope
+        self.square = _BETA_2 * self.square + (1 - _BETA_2) * slope.square()
+        # averages that start at 0 are too small at first
+        step = self.asked.double()[:, None, None]
+        mean = self.mean / (1 - _BETA_1**step).float()
+        square = self.square / (1 - _BETA_2**step).float()
+        return mean / (square.sqrt() + 1e-8)
