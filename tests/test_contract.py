@@ -366,5 +366,8 @@ def test_bad_requests_cost_no_query(name) -> None:
 def test_a_victim_that_answers_nonsense_stops_the_run(name, function, message) -> None:
     with pytest.raises(VictimError, match=message):
         ATTACKS[name](3, 5)(
-            wrap(function, output="logits"), random_images(4, SHAPE), [0, 1, 2, 3], batch_size=4
+            wrap(function, output="logits", differentiable=True),
+            random_images(4, SHAPE),
+            [0, 1, 2, 3],
+            batch_size=4,
         )
