@@ -12,9 +12,9 @@ What is done otherwise:
 
 * One length scale for all positions and one for all colours, not one per dimension: the edits of
   a candidate are exchangeable, and hundreds of scales cannot be learned from some hundred losses.
-* The authors' code begins with a radius of 20 positions whatever the dimension, restarts when the
-  radius is down to 1, and lets a region live for 40 failures. Here the radius never exceeds
-  the number of edits, 1 is still a region, and the number of failures is an option.
+* The authors' code begins with a radius of 20 positions whatever the dimension, starts over when
+  the radius is down to 1, and shrinks after 40 failures. Here the radius never exceeds the number
+  of edits, 1 is still a radius, and the number of failures is an option.
 * The local search draws random neighbours, positions and colours together; the authors' code
   alternates between a random neighbour of the categories and a gradient step on the rest.
 * New starts are random; the authors choose them with a second Gaussian process.
@@ -56,8 +56,8 @@ _ROUNDS = 4  # of the local search: one around the best candidate, the others ar
 # the trust region of the authors' code: radius in positions, side of the box of colours
 RADIUS, MOST_RADIUS, SIDE, MOST_SIDE, LEAST_SIDE = 20.0, 30.0, 0.8, 1.6, 2.0**-7
 FACTOR, SUCCESSES, GAIN = 1.5, 3, 1e-3
-# the model's parameters as logarithms: at first, least, most
 FIT_STEPS = 6
+# the model's parameters as logarithms: at first, least, most
 SCALES = {"positions": (0.0, -3.0, 3.0), "colours": (0.5, -4.0, 3.0), "noise": (-5.0, -9.0, 0.0)}
 
 
