@@ -25,6 +25,7 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/runtimes.py
 	$(BIN)/python benchmarks/effectiveness.py
 	$(BIN)/python benchmarks/zoo.py
+	$(BIN)/python benchmarks/comparison.py
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -94,5 +94,23 @@ def additive_model(weights: list[int], threshold: int, shape: tuple[int, int]) -
     return Counting(scores)
 
 
+def linear_model(weights: list[int], threshold: int, shape: tuple[int, int]) -> Counting:
+    """Linear over pixels and with a gradient: class 1 wins once whitening adds up to a threshold.
+
+    On grey images of level 128 a pixel adds its weight when it turns white, a share of it when it
+    turns lighter, and less than nothing when it turns darker.
+    """
+    h, w = shape
+    full = torch.zeros(h * w, dtype=torch.float64)
+    full[: len(weights)] = torch.tensor(weights).double()
+    full = full[torch.randperm(h * w, generator=torch.Generator().manual_seed(5))]
+
+    def scores(images: Tensor) -> Tensor:
+        gained = (images.double()[:, 0].flatten(1) - 128 / 255) * 255 / 127 @ full
+        return torch.stack([torch.full_like(gained, threshold - 0.5), gained], 1)
+
+    return Counting(scores)
+
+
 def grey_images(n: int, shape: tuple[int, int]) -> Tensor:
     return torch.full((n, 1, *shape), 128 / 255)

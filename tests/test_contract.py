@@ -1,14 +1,25 @@
 """What every attack promises, whatever it does inside: one table of attacks, one set of tests."""
 
-import importlib
-
 import numpy as np
 import pytest
 import torch
 from models import Counting, additive_model, grey_images, integer_model, own_labels, random_images
 
 from brusle import rng
-from brusle.attacks import BruSLe, Ensemble, Minimal, Restarts
+from brusle.attacks import (
+    L0HSJA,
+    PGD0,
+    BayesOpt,
+    BruSLe,
+    Ensemble,
+    Minimal,
+    OnePixel,
+    Pointwise,
+    Restarts,
+    SigmaZero,
+    SparseEvo,
+    SparseRS,
+)
 from brusle.errors import InputError, VictimError
 from brusle.problems import Problems
 from brusle.results import AttackResult
@@ -21,11 +32,30 @@ ATTACKS = {
         pixels, queries, colours=2, palette="uniform", schedule="cosine", dissimilarity=False
     ),
     "brusle-inverted": lambda pixels, queries: BruSLe(
-        pixels, queries, palette="inverted", schedule="step-decay", loss="logit-margin"
+        pixels,
+        queries,
+        palette="inverted",
+        schedule="step-decay",
+        loss="logit-margin",
+        initial=3,
+        alpha_prior=1.5,
     ),
-    "brusle-gaussian": lambda pixels, queries: BruSLe(
-        pixels, queries, palette="gaussian", schedule="constant", initial=3, alpha_prior=1.5
+    "sparse-rs": lambda pixels, queries: SparseRS(pixels, queries),
+    "sparse-rs-feature": lambda pixels, queries: SparseRS(
+        pixels, queries, space="feature", loss="ce"
     ),
+    "sparse-rs-synthetic": lambda pixels, queries: SparseRS(pixels, queries, synthetic=True),
+    "sparse-evo": lambda pixels, queries: SparseEvo(pixels, queries),
+    "sparse-evo-loss": lambda pixels, queries: SparseEvo(pixels, queries, variant="loss"),
+    "sparse-evo-synthetic": lambda pixels, queries: SparseEvo(pixels, queries, variant="synthetic"),
+    "pointwise": lambda pixels, queries: Pointwise(pixels, queries),
+    "l0-hsja": lambda pixels, queries: L0HSJA(pixels, queries, probes=8),
+    "one-pixel": lambda pixels, queries: OnePixel(pixels, queries),
+    "bayes-opt": lambda pixels, queries: BayesOpt(
+        pixels, queries, initial=4, candidates=40, refit=10
+    ),
+    "pgd0": lambda pixels, queries: PGD0(pixels, queries, loss="logit-margin"),
+    "sigma-zero": lambda pixels, queries: SigmaZero(pixels, queries),
     "restarts": lambda pixels, queries: _restarts(pixels, queries),
     "ensemble": lambda pixels, queries: _ensemble(pixels, queries),
     "minimal": lambda pixels, queries: Minimal(BruSLe(pixels, max(1, queries // 2)), queries),
@@ -42,26 +72,6 @@ def _ensemble(pixels: int, queries: int) -> Ensemble:
     return Ensemble([BruSLe(pixels, queries - queries // 2), *second])
 
 
-def _add(module: str, name: str, entry: str, **options) -> None:
-    try:
-        kind = getattr(importlib.import_module(f"brusle.attacks.{module}"), name)
-    except (ImportError, AttributeError):
-        return
-    ATTACKS[entry] = lambda pixels, queries: kind(pixels, queries, **options)
-
-
-_add("sparse_rs", "SparseRS", "sparse-rs")
-_add("sparse_rs", "SparseRS", "sparse-rs-feature", space="feature", loss="ce")
-_add("sparse_rs", "SparseRS", "sparse-rs-synthetic", synthetic=True)
-_add("sparse_evo", "SparseEvo", "sparse-evo")
-_add("sparse_evo", "SparseEvo", "sparse-evo-loss", variant="loss")
-_add("sparse_evo", "SparseEvo", "sparse-evo-synthetic", variant="synthetic")
-_add("pointwise", "Pointwise", "pointwise")
-_add("l0_hsja", "L0HSJA", "l0-hsja", probes=8)
-_add("one_pixel", "OnePixel", "one-pixel")
-_add("bayes_opt", "BayesOpt", "bayes-opt", initial=4, candidates=40, refit=10)
-_add("pgd0", "PGD0", "pgd0", loss="logit-margin")
-_add("sigma_zero", "SigmaZero", "sigma-zero")
 SHAPE, CLASSES, PIXELS, QUERIES = (3, 12, 12), 5, 3, 40
 SLOW_STARTERS = ("sparse-evo", "sparse-evo-loss", "pointwise", "l0-hsja")  # need more queries
 attacks = pytest.mark.parametrize("name", ATTACKS)
@@ -69,7 +79,7 @@ goals = pytest.mark.parametrize("targeted", [False, True], ids=["untargeted", "t
 
 
 class Case:
-    """A victim with problems for it; ``aims`` is what a call needs beside images and labels."""
+    """A victim with problems for it: targets and starting images as well, if targeted."""
 
     def __init__(self, n: int, targeted: bool, shape=SHAPE, classes=CLASSES) -> None:
         self.model = integer_model(shape, classes)

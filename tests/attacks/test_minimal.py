@@ -2,23 +2,77 @@
 
 import pytest
 import torch
-from models import additive_model, grey_images, integer_model, own_labels, random_images
+from models import (
+    additive_model,
+    grey_images,
+    integer_model,
+    linear_model,
+    own_labels,
+    random_images,
+)
 
 import brusle
-from brusle.attacks import BruSLe, Minimal
+from brusle.attacks import (
+    L0HSJA,
+    PGD0,
+    BayesOpt,
+    BruSLe,
+    Minimal,
+    OnePixel,
+    Pointwise,
+    SigmaZero,
+    SparseEvo,
+    SparseRS,
+)
 from brusle.errors import InputError
 
+WEIGHTS, THRESHOLD = [8, 7, 6, 5, 4, 3, 2, 1, 1, 1], 25  # 8 + 7 + 6 is too little: 4 pixels
+# any attack, with queries for each try and in total; SparseEvo by loss alone does not get sparse
+BLACK_BOX = {
+    "brusle": (BruSLe(20, 200), 800),
+    "sparse-rs": (SparseRS(20, 200), 800),
+    "sparse-rs-synthetic": (SparseRS(20, 200, synthetic=True), 800),
+    "sparse-rs-feature": (SparseRS(20, 200, space="feature"), 800),
+    "sparse-evo": (SparseEvo(20), 1000),
+    "sparse-evo-synthetic": (SparseEvo(20, 200, variant="synthetic"), 800),
+    "pointwise": (Pointwise(20), 800),
+    "l0-hsja": (L0HSJA(20, probes=20), 3000),
+    "one-pixel": (OnePixel(20, 500, population=25), 2500),
+    "bayes-opt": (BayesOpt(20, 100, initial=10, candidates=100, refit=20), 300),
+}
 
-def test_the_optimum_of_an_additive_model() -> None:
-    # 8 + 7 + 6 = 21 is not enough, 8 + 7 + 6 + 4 = 25 is: four pixels are needed
-    model = additive_model([8, 7, 6, 5, 4, 3, 2, 1, 1, 1], threshold=25, shape=(6, 6))
-    images = grey_images(8, (6, 6))
-    result = brusle.minimise(BruSLe(20, 300), model.victim(), images, 0, queries=1500, ids=range(8))
-    assert result.status == ["success"] * 8
+
+@pytest.mark.parametrize("name", BLACK_BOX)
+def test_black_box_attacks_come_within_one_pixel_of_the_optimum(name) -> None:
+    attack, queries = BLACK_BOX[name]
+    if name == "bayes-opt":
+        pytest.importorskip("botorch", reason="BayesOpt needs the extra brusle[bayes]")
+    model = additive_model(WEIGHTS, THRESHOLD, shape=(6, 6))
+    images = grey_images(4, (6, 6))
+    result = brusle.minimise(
+        attack,
+        model.victim(),
+        images,
+        0,
+        [1, 1, 1, 1],
+        queries=queries,
+        ids=range(4),
+        starts=torch.zeros_like(images),
+    )
+    assert result.status == ["success"] * 4
     assert set(result.pixels.tolist()) <= {4, 5}
     assert result.losses.tolist() == result.pixels.tolist()
-    assert (result.queries == 1500).all()  # all are spent: who knows whether fewer would do
+    assert (result.queries == queries).all()  # all are spent: who knows whether fewer would do
     assert int(result.ledger.total.sum()) == model.seen
+
+
+@pytest.mark.parametrize("attack", [PGD0(20, 60), SigmaZero(20, 300)], ids=["pgd0", "sigma-zero"])
+def test_white_box_attacks_reach_the_optimum(attack) -> None:
+    model = linear_model(WEIGHTS, THRESHOLD, shape=(6, 6))
+    result = brusle.minimise(
+        attack, model.victim(), grey_images(4, (6, 6)), 0, queries=300, ids=range(4)
+    )
+    assert result.pixels.tolist() == [4] * 4
 
 
 def test_nothing_can_be_taken_back() -> None:

@@ -1,8 +1,34 @@
-"""The attacks. One file, one paper, one class."""
+"""The attacks. One file, one paper, one class; and what combines them."""
 
+from brusle.attacks.bayes_opt import BayesOpt
 from brusle.attacks.brusle import BruSLe
 from brusle.attacks.combined import Ensemble, Restarts
+from brusle.attacks.l0_hsja import L0HSJA
 from brusle.attacks.minimal import Minimal, minimise
 from brusle.attacks.names import ATTACKS, make
+from brusle.attacks.one_pixel import OnePixel
+from brusle.attacks.pgd0 import PGD0
+from brusle.attacks.pointwise import Pointwise
+from brusle.attacks.sigma_zero import SigmaZero
+from brusle.attacks.sparse_evo import SparseEvo
+from brusle.attacks.sparse_rs import SparseRS
+from brusle.attacks.standard import standard
 
-__all__ = ["ATTACKS", "BruSLe", "Ensemble", "Minimal", "Restarts", "make", "minimise"]
+__all__ = [
+    "ATTACKS",
+    "L0HSJA",
+    "PGD0",
+    "BayesOpt",
+    "BruSLe",
+    "Ensemble",
+    "Minimal",
+    "OnePixel",
+    "Pointwise",
+    "Restarts",
+    "SigmaZero",
+    "SparseEvo",
+    "SparseRS",
+    "make",
+    "minimise",
+    "standard",
+]

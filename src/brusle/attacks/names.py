@@ -6,13 +6,31 @@ from dataclasses import fields
 from typing import Any
 
 from brusle.attacks.base import SparseAttack, require_integer
+from brusle.attacks.bayes_opt import BayesOpt
 from brusle.attacks.brusle import BruSLe
 from brusle.attacks.combined import Restarts
+from brusle.attacks.l0_hsja import L0HSJA
 from brusle.attacks.minimal import Minimal
+from brusle.attacks.one_pixel import OnePixel
+from brusle.attacks.pgd0 import PGD0
+from brusle.attacks.pointwise import Pointwise
+from brusle.attacks.sigma_zero import SigmaZero
+from brusle.attacks.sparse_evo import SparseEvo
+from brusle.attacks.sparse_rs import SparseRS
 from brusle.errors import InputError
 from brusle.names import hint, plain_value
 
-ATTACKS: dict[str, type[SparseAttack]] = {"brusle": BruSLe}
+ATTACKS: dict[str, type[SparseAttack]] = {
+    "brusle": BruSLe,
+    "sparse-rs": SparseRS,
+    "sparse-evo": SparseEvo,
+    "pointwise": Pointwise,
+    "l0-hsja": L0HSJA,
+    "one-pixel": OnePixel,
+    "bayes-opt": BayesOpt,
+    "pgd0": PGD0,
+    "sigma-zero": SigmaZero,
+}
 
 
 def make(
