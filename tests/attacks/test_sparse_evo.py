@@ -180,6 +180,9 @@ def test_every_step_of_a_shrinking_search(variant) -> None:
             if value < worst[0]:
                 own[i][order[-1]] = (value, masks[i])
         search.tell(Feedback(losses, reached, torch.zeros(n, CLASSES)))
+        for i in range(n):
+            kept = sorted(mask.tobytes() for mask in search.masks[i, : len(own[i])].numpy())
+            assert kept == sorted(mask.tobytes() for _, mask in own[i])
 
 
 def test_a_stuck_search_begins_anew() -> None:
@@ -214,7 +217,7 @@ def test_the_synthetic_variant_keeps_the_number_of_pixels() -> None:
     generator = torch.Generator().manual_seed(0)
     best = torch.full((n,), torch.inf, dtype=torch.float64)
     before = torch.zeros(n, 64, dtype=torch.bool)
-    exchanged = []
+    exchanged, told = [], torch.empty(n, 0, dtype=torch.float64)
     for asked in range(60):
         assert search.initial().tolist() == [asked < 10] * n
         edits = search.ask()
@@ -230,6 +233,10 @@ def test_the_synthetic_variant_keeps_the_number_of_pixels() -> None:
         before = torch.where((losses < best)[:, None], mask, before)
         best = torch.minimum(best, losses)
         search.tell(Feedback(losses, torch.zeros(n, dtype=torch.bool), torch.zeros(n, CLASSES)))
+        told = torch.cat([told, losses[:, None]], 1)
+        assert torch.equal(
+            search.fitness.sort(1).values[:, : asked + 1], told.sort(1).values[:, :10]
+        )
     # two mutate (0.3 of 7), and a tenth of the others is exchanged
     assert max(exchanged) <= pixels and 1.9 < np.mean(exchanged) < 3
 
