@@ -132,8 +132,8 @@ def test_a_population_without_differences_is_drawn_anew() -> None:
 
 
 def test_population_follows_the_limit_unless_given() -> None:
-    assert OnePixel(1, 1000).members == 100
-    assert OnePixel(1, 10).members == 4
+    assert OnePixel(1, 1000).members == 25
+    assert OnePixel(1, 10).members == 10
     assert OnePixel(1, 10, population=400).members == 400
 
 
