@@ -185,7 +185,7 @@ def test_known_optimum_of_an_additive_model(budget, expected, targeted) -> None:
     model = additive_model([8, 7, 6, 5, 4, 3, 2, 1, 1, 1], threshold=25, shape=(6, 6))
     images = grey_images(12, (6, 6))
     starts = torch.ones_like(images) if targeted else None
-    attack = Pointwise(budget, 1500)
+    attack = Pointwise(budget, 800)
     result = attack(
         model.victim(), images, 0, 1 if targeted else None, ids=range(12), starts=starts
     )
@@ -200,7 +200,7 @@ def test_beginning_again_finds_smaller_sets() -> None:
     few = Pointwise(1, 100)(
         model.victim(), images, 0, 1, ids=range(30), starts=torch.ones_like(images)
     )
-    many = Pointwise(1, 2000)(
+    many = Pointwise(1, 1500)(
         model.victim(), images, 0, 1, ids=range(30), starts=torch.ones_like(images)
     )
     assert (many.pixels <= few.pixels).all()

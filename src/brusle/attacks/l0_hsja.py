@@ -6,9 +6,10 @@ from the labels of B_t = B_0 sqrt(t) random probes; and a step along that normal
 halved until the step ends at an adversarial image.
 
 Vo et al. (ICLR 2022) exchange the projection of the bisection for one onto few pixels, and use
-the result as a baseline; the BruSLe paper repeats it. They report that it hardly gets sparse (on
-CIFAR-10 more than 90 % of the pixels are still changed after 20 000 queries), and it is here for
-that comparison. They released no code for it, so the details are ours:
+the result as a baseline; the BruSLe paper repeats it. They report that it hardly gets sparse: on
+CIFAR-10 more than 90 % of the pixels are still changed after 20 000 queries. It is here for that
+comparison. Code of it is not in the repository of Vo et al., so the details are ours, and it gets
+somewhat sparser than that:
 
 * Bisection is over the number k of pixels: the k that differ most from the original (in l_2 over
   the channels, which makes it the Euclidean projection) keep their values, the rest is set back.

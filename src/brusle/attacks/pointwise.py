@@ -12,9 +12,12 @@ Where implementations differ, and what is done here:
   ones.
 * Foolbox then moves the values that are left towards the original, by bisection. That shortens
   the l_2 distance and changes no count of pixels, so it is left out.
-* A large image has more pixels than there are queries. The SparseEvo authors' code sets back groups
-  of values, all of one size, in a single pass. Here groups begin at ``group`` pixels and are halved
-  when a pass brings nothing, down to single pixels: the end is the same as without groups.
+* Foolbox 2 draws a new order after every success, Foolbox 3 goes through with one to the end of
+  the pass; so does this.
+* A large image has more pixels than there are queries. The code of Vo et al. (SparseEvo, ICLR
+  2022) sets back groups of values, all of one size, in one pass before the bisections. Here groups
+  begin at ``group`` pixels and are halved when a pass brings nothing, down to single pixels: at the
+  end no single pixel can be set back, as without groups.
 * When single pixels bring nothing either and queries are left, the search begins again at the
   starting image, in another order.
 """
