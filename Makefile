@@ -4,16 +4,19 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+# as many test processes as cores, each with one thread: far quicker than the other way round
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+
 .PHONY: demo test test-all check bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/brusle evaluate
 
 test: check
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-all: check
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
