@@ -329,6 +329,7 @@ GOOD = tar({"set/a.bin": os.urandom(50_000)})
         (b"not a tar file", "cannot be unpacked"),
         (b"", "cannot be unpacked"),
     ],
+    ids=["no-member", "half", "scribbled", "text", "empty"],
 )
 def test_damaged_archives(tmp_path, content, message) -> None:
     with pytest.raises(DataError, match=f"x.tar.gz {message}.*: get it again"):
