@@ -7,12 +7,12 @@ other members lacks (binary differential recombination), and without a few more 
 (mutation). It takes the place of the worst member if it is fitter. The fitness is the l2 distance
 to the original for a mask that is adversarial, and infinite for all others.
 
-What is not in the paper's text is from the released code: that the distance is l2 and not the
-number of pixels, and the rates. The code's first masks give back 1/256 of all pixels and, as long
-as the image is not adversarial, one fewer at each try; when even one pixel is too many, it goes
-through the pixels in their order. Here the member then stays the starting image. A search that is
-stuck, because 10 times as many children as the best mask has pixels were refused in a row, begins
-anew, which the code does not.
+Details are those of the released code: the l2 distance and not the number of pixels as fitness, the
+rates, and first masks that give back 1/256 of all pixels and, as long as the image is not
+adversarial, one fewer at each try. Two things differ. When even one pixel is too many, the code
+goes through the pixels in their order; here the member stays the starting image. And a search that
+is stuck, because 10 times as many children as the best mask has pixels were refused in a row,
+begins anew; the code goes on.
 
 Two adaptations to scores are from the BruSLe paper ("Alternative Loss"):
 

@@ -7,15 +7,15 @@ falls in steps with the number of queries, rounded down, but at least one; with 
 pixel every round is thus a fresh draw. If there is no pixel to move to (the budget is the whole
 image), those chosen stay and change colour only.
 
-What follows the released code rather than the paper's text, or is a choice of ours:
+Details are those of the released code, except where it says otherwise:
 
 * The steps of the share are given for 10 000 queries and are stretched to the query limit, which
   is the code's default. So the result at 100 queries of a run with 500 is worse than that of a run
   with 100.
 * The losses are the code's: cross-entropy if targeted, the margin of logits (not of softmax
   scores, as in BruSLe) if not.
-* The code takes a tie between two classes as a success, we do not. A success at the very first
-  image counts in both.
+* The code stops at a tie between two classes; here a tie is no success. A success at the very
+  first image counts in both.
 * alpha_init is 0.8 in the code's class and 0.3 in its command (0.1 is advised for targeted attacks
   on ImageNet); the command's are the defaults here. On a CIFAR-10 ResNet-20, targeted, 0.3 was best
   at 10 and at 40 pixels and 0.8 at 20.
