@@ -32,6 +32,7 @@ from brusle.rows import Rows
 from brusle.starting import Starts
 from brusle.verify import verify
 
+SETTLE_AT_ONCE = 16  # verifying a few together costs one call of the victim, not many
 Needs = Literal["labels", "scores", "gradients"]
 
 
@@ -158,6 +159,7 @@ class Found(Rows):
         images: ``(n, c, h, w)`` the best image.
         labels: ``(n,)`` what the victim said to it.
         losses: ``(n,)`` its loss.
+        scores: ``(n, classes)`` its scores.
     """
 
     rows: Tensor
@@ -165,6 +167,7 @@ class Found(Rows):
     images: Tensor
     labels: Tensor
     losses: Tensor
+    scores: Tensor
 
 
 def run(
@@ -176,18 +179,30 @@ def run(
     batch_size: int,
     eot: int = 1,
     on_progress: Callable[[Progress], None] | None = None,
+    on_settled: Callable[[AttackResult, list[int]], None] | None = None,
 ) -> AttackResult:
     """Attack all ``problems``; the result does not depend on ``batch_size`` or their order.
 
     That holds as far as the victim's own answers do not depend on the batch: floating-point
     models may differ in the last bits, and a search may then take another turn.
+
+    Args:
+        attack: the attack.
+        victim: the victim.
+        problems: the images, labels, targets.
+        seed: same seed, same result.
+        batch_size: most images in one call of the victim.
+        eot: answers that are averaged for every candidate.
+        on_progress: called after every round.
+        on_settled: called with the result so far and the numbers of problems that are finished and
+            verified, each once, some at a time.
     """
     began = time.monotonic()
     attack.check(problems)
     if victim.device.type == "cpu":
         keep_freed_memory()
     with torch.no_grad():
-        session = Session(attack, victim, problems, seed, batch_size, eot, on_progress)
+        session = Session(attack, victim, problems, seed, batch_size, eot, on_progress, on_settled)
         attack.conduct(session)
         result = session.finish()
     result.seconds = time.monotonic() - began
@@ -218,19 +233,21 @@ class Session:
         batch_size: int,
         eot: int,
         on_progress: Callable[[Progress], None] | None,
+        on_settled: Callable[[AttackResult, list[int]], None] | None,
     ) -> None:
         if eot > attack.queries:
             raise InputError(f"{attack.queries} queries are not enough for one answer of eot={eot}")
         check_needs(attack, victim)
         self.attack, self.problems, self.seed = attack, problems, seed
-        self.on_progress = on_progress
+        self.on_progress, self.on_settled = on_progress, on_settled
         streams = rng.streams(seed, problems.ids)
         self.oracle = Oracle(victim, len(problems), attack.queries, batch_size, eot, streams)
         self.outcome = self._clean_pass()
         right = [s == "failed" for s in self.outcome.status]
         self.alive = torch.tensor(right, dtype=torch.bool)
         self.broken = torch.zeros_like(self.alive)
-        self.starts = Starts(self.oracle, problems, seed)
+        self._settled = torch.zeros_like(self.alive)
+        self.starts = Starts(self.oracle, problems, seed, self.outcome.scores)
         self.goes_on = False
 
     @property
@@ -245,6 +262,7 @@ class Session:
         restart: int = 0,
         warm: Edits | None = None,
         queries: Tensor | None = None,
+        last: bool = False,
     ) -> Found:
         """Run one search, with at most ``attack.queries`` queries on each problem.
 
@@ -256,10 +274,11 @@ class Session:
             restart: gives other random numbers.
             warm: edits to begin with, one row for each of ``rows``.
             queries: a lower limit for each of ``rows``.
+            last: no other search will follow: problems are kept and settled as they finish.
         """
         rows = self.open if rows is None else rows
         self.oracle.allow(rows, attack.queries if queries is None else queries)
-        return _Stage(self, attack, rows, restart, warm).found()
+        return _Stage(self, attack, rows, restart, warm, last).found()
 
     def keep(self, found: Found, by: str = "") -> None:
         """Take what a search found as the result of its problems.
@@ -275,6 +294,7 @@ class Session:
         self.outcome.images[rows] = found.images
         self.outcome.labels[rows] = found.labels
         self.outcome.losses[rows] = found.losses
+        self.outcome.scores[rows] = found.scores
 
     def fail(self, row: int, reason: str) -> None:
         """A problem on which the attack cannot go on: neither broken nor robust."""
@@ -282,16 +302,23 @@ class Session:
         self.outcome.status[row] = "error"
         self.outcome.errors[row] = reason
 
-    def finish(self) -> AttackResult:
-        """Have the successes verified."""
-        self.outcome.queries = self.oracle.ledger.attack
-        hits = (self.alive & self.broken).nonzero()[:, 0].tolist()
+    def settle(self, rows: Tensor) -> None:
+        """Have the successes among ``rows`` verified, and hand over what is now final."""
+        self.outcome.queries[rows] = self.oracle.ledger.attack[rows]
+        hits = rows[self.alive[rows] & self.broken[rows]].tolist()
         images, pixels = self.outcome.images, self.attack.pixels
         verdict = verify(self.oracle, self.problems, images, hits, pixels)
         for row in hits:
             self.outcome.status[row] = "unverified" if row in verdict.refused else "success"
         self.outcome.stable[verdict.stable] = True
         self.outcome.errors |= verdict.refused
+        self._settled[rows] = True
+        if self.on_settled is not None and len(rows):
+            self.on_settled(self.outcome, rows.tolist())
+
+    def finish(self) -> AttackResult:
+        """Settle what is not settled yet."""
+        self.settle((~self._settled).nonzero()[:, 0])
         return self.outcome
 
     def report(self, found: Found) -> None:
@@ -338,6 +365,8 @@ class Session:
             labels=labels.clone(),
             clean_labels=labels,
             losses=torch.full((n,), torch.nan, dtype=torch.float64),
+            scores=answers.scores.cpu(),
+            times=torch.zeros(n, dtype=torch.float64),
             ledger=self.oracle.ledger,
             stable=torch.zeros(n, dtype=torch.bool),
             randomised=traits(self.oracle.victim).randomised,
@@ -358,22 +387,30 @@ class _Live(Rows):
     targets: Tensor | None
     best: Candidates
     best_loss: Tensor
-    best_label: Tensor
+    best_scores: Tensor
+    began: Tensor  # on the CPU: when, in seconds
 
-    def remember(self, candidates: Candidates, loss: Tensor, labels: Tensor, which: Tensor) -> None:
+    def remember(self, candidates: Candidates, loss: Tensor, scores: Tensor, which: Tensor) -> None:
         """Take the candidates ``which`` as the best of their problems."""
         self.best = candidates.where(which, self.best)  # type: ignore[arg-type]
         self.best_loss = torch.where(which, loss, self.best_loss)
-        self.best_label = torch.where(which, labels, self.best_label)
+        self.best_scores = torch.where(which[:, None], scores, self.best_scores)
 
 
 class _Stage:
     """One search on some problems of a session; see `Session.search`."""
 
     def __init__(
-        self, session: Session, attack: Searching, rows: Tensor, restart: int, warm: Edits | None
+        self,
+        session: Session,
+        attack: Searching,
+        rows: Tensor,
+        restart: int,
+        warm: Edits | None,
+        last: bool,
     ) -> None:
         self.session, self.attack, self.restart, self.warm = session, attack, restart, warm
+        self.last = last
         self.oracle, self.device = session.oracle, session.oracle.victim.device
         targeted = session.problems.targets is not None
         self.goal = Goal(targeted, attack.loss_for(targeted), session.oracle.victim.output)
@@ -384,12 +421,14 @@ class _Stage:
             images=session.outcome.images[rows],
             labels=session.outcome.labels[rows],
             losses=session.outcome.losses[rows],
+            scores=session.outcome.scores[rows],
         )
         if attack.needs_start:
             self.problems = replace(session.problems, starts=session.starts.images)
             self._take_starts()
         ready = self.oracle.left(rows) & ~self.result.reached & session.alive[rows]
         self.waiting = ready.nonzero()[:, 0]
+        self.unsettled = [(~ready).nonzero()[:, 0]]
         self.reserve = self._begin(0)
 
     def found(self) -> Found:
@@ -400,7 +439,16 @@ class _Stage:
             if finished.any():
                 live = self._refill(live, finished)
             self.session.report(self.result)
+        self._settle(at_least=0)
         return self.result
+
+    def _settle(self, at_least: int) -> None:
+        """Keep and settle finished problems, if there are enough of them."""
+        at = torch.cat(self.unsettled)
+        if self.last and len(at) > at_least:
+            self.session.keep(self.result.pick(at))
+            self.session.settle(self.rows[at])
+            self.unsettled = [at[:0]]
 
     def _take_starts(self) -> None:
         """Starting images are the best so far, and may be good enough."""
@@ -414,6 +462,7 @@ class _Stage:
         pixels = changed_pixels(starts.images[rows], self.problems.images[rows])
         self.result.images[has] = starts.images[rows]
         self.result.labels[has] = starts.labels[rows]
+        self.result.scores[has] = starts.scores[rows]
         self.result.losses[has] = pixels.double()
         self.result.reached[has] = pixels <= self.attack.pixels
 
@@ -456,7 +505,8 @@ class _Stage:
             some.targets,
             best,
             best_loss=losses,
-            best_label=self.result.labels[at].to(self.device),
+            best_scores=self.result.scores[at].to(self.device),
+            began=torch.full((len(rows),), time.monotonic(), dtype=torch.float64),
         )
 
     def _round(self, live: _Live) -> Tensor:
@@ -481,7 +531,7 @@ class _Stage:
         if not self.attack.checks_initial:
             reached &= ~initial
         best = ~loss.isnan() if self.attack.returns_last else loss < live.best_loss
-        live.remember(candidates, loss, answers.labels, best | reached)
+        live.remember(candidates, loss, answers.scores, best | reached)
         success = reached.cpu()
         self.result.reached[live.at[success]] = True
         failed = torch.zeros_like(success)
@@ -503,8 +553,12 @@ class _Stage:
         done, there = live.at[slots], slots.to(self.device)
         best = live.best.pick(there).render(live.images[there], self.problems.shape)
         self.result.images[done] = best.cpu()
-        self.result.labels[done] = live.best_label[there].cpu()
+        self.result.scores[done] = live.best_scores[there].cpu()
+        self.result.labels[done] = self.result.scores[done].argmax(1)
         self.result.losses[done] = live.best_loss[there].cpu()
+        self.session.outcome.times[live.rows[slots]] += time.monotonic() - live.began[slots]
+        self.unsettled.append(done)
+        self._settle(at_least=SETTLE_AT_ONCE)
         while len(slots) and len(self.waiting) + len(self.reserve.rows):
             fresh = self._next(len(slots))
             joined, slots = slots[: len(fresh.rows)], slots[len(fresh.rows) :]

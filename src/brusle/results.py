@@ -39,6 +39,8 @@ class AttackResult:
         labels: ``(n,)`` what the victim says to ``images``; -1 where it is not known.
         clean_labels: ``(n,)`` what it says to the clean images; -1 where it is not known.
         losses: ``(n,)`` loss of ``images``.
+        scores: ``(n, classes)`` what the victim answered to ``images``.
+        times: ``(n,)`` seconds that each attack took, beside others in its batch.
         ledger: all queries by purpose.
         stable: ``(n,)`` bool: the success can be repeated. The same as ``success`` unless the
             victim is randomised; then more than half of 20 fresh answers must reach the goal.
@@ -59,6 +61,8 @@ class AttackResult:
     labels: Tensor
     clean_labels: Tensor
     losses: Tensor
+    scores: Tensor
+    times: Tensor
     ledger: Ledger
     stable: Tensor
     randomised: bool

@@ -28,14 +28,22 @@ class Starts:
     Attributes:
         images: ``(n, c, h, w)``, on 8-bit levels.
         labels: ``(n,)`` what the victim says to them; -1 where there is none yet.
+        scores: ``(n, classes)``, likewise.
         failures: problem number to the reason why there is none.
+
+    Args:
+        oracle: asks and counts.
+        problems: the problems, with starting images or without.
+        seed: the seed.
+        scores: ``(n, classes)`` of the clean images.
     """
 
-    def __init__(self, oracle: Oracle, problems: Problems, seed: int) -> None:
+    def __init__(self, oracle: Oracle, problems: Problems, seed: int, scores: Tensor) -> None:
         self.given = problems.starts is not None
         starts = problems.images.clone() if problems.starts is None else problems.starts
         self.images = to_levels(starts) if self.given else starts
         self.labels = torch.full((len(problems),), -1)
+        self.scores = torch.zeros_like(scores)
         self.failures: dict[int, str] = {}
         self._oracle, self._problems = oracle, problems
         self._streams = rng.streams(seed, problems.ids)
@@ -77,6 +85,7 @@ class Starts:
         seen = answers.labels.cpu()
         self.labels[rows[reached]] = seen[reached]
         self.images[rows[reached]] = images[reached]
+        self.scores[rows[reached]] = scores[reached]
         for at, row in enumerate(rows.tolist()):
             if at in answers.errors:
                 self.failures[row] = answers.errors[at]

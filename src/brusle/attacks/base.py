@@ -157,7 +157,7 @@ class SparseAttack(CallableAttack):
 
     def conduct(self, session: Session) -> None:
         """A plain attack is one search, and what it finds is the result."""
-        session.keep(session.search(self))
+        session.search(self, last=True)
 
     def start(self, problems: Problems, seed: int, restart: int) -> Search:
         """Begin a search on ``problems``."""

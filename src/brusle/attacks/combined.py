@@ -65,7 +65,9 @@ class Restarts(CallableAttack):
     def conduct(self, session: Session) -> None:
         """Search again where nothing was found; of failures, keep the lowest loss."""
         for restart in range(self.times):
-            keep_better(session, session.search(self.attack, restart=restart))
+            found = session.search(self.attack, restart=restart)
+            keep_better(session, found)
+            session.settle(found.rows[found.reached])
 
 
 def keep_better(session: Session, found: Found) -> None:
@@ -134,3 +136,4 @@ class Ensemble(CallableAttack):
             if turn:
                 found = found.pick(found.reached)
             session.keep(found, by=attack.label)
+            session.settle(found.rows[found.reached])
