@@ -365,7 +365,7 @@ class Session:
             labels=labels.clone(),
             clean_labels=labels,
             losses=torch.full((n,), torch.nan, dtype=torch.float64),
-            scores=answers.scores.cpu(),
+            scores=answers.scores.cpu().clone(),  # may have come out of inference mode
             times=torch.zeros(n, dtype=torch.float64),
             ledger=self.oracle.ledger,
             stable=torch.zeros(n, dtype=torch.bool),
