@@ -108,6 +108,9 @@ def test_attack_that_finds_nothing_exits_with_1(photos) -> None:
         (("attack", "plane.png", "--attack", "bruslee"), "did you mean 'brusle'?"),
         (("attack", "plane.png", "--attack", "brusle:z"), "write z=VALUE"),
         (("attack", "plane.png", "--device", "abacus"), "error: device 'abacus' cannot be used"),
+        (("attack", "plane.png", "--attack", "pgd0:restarts=900"), "not enough for 900 restarts"),
+        (("attack", "plane.png", "--attack", "pgd0", "--defence", "jpeg:75"), "needs gradients"),
+        (("evaluate", "--standard", "--minimal"), "leave --attack and --minimal out"),
         (("evaluate", "--queries", "0"), "0 is not in the range x>=1"),
         (("evaluate", "--data", "nothing"), "error: unknown data 'nothing': known are sample"),
         (("evaluate", "--frobnicate"), "No such option"),
@@ -139,6 +142,64 @@ def test_evaluate_prints_a_table_and_writes_a_run_folder(tmp_path) -> None:
     lines = answer.stderr.splitlines()
     assert max(map(len, lines)) <= 80
     assert "…" not in answer.stderr  # nothing was cut at 80 columns
+
+
+def test_evaluate_several_attacks_and_the_standard_ensemble(tmp_path) -> None:
+    options = ("--goal", "targeted", "--limit", "10", "--queries", "12", "--pixels", "8", "--json")
+    several = ("--attack", "sparse-rs", "--attack", "pointwise", "--attack", "brusle:restarts=2")
+    answer = run("evaluate", *options, *several, "--out", "a", cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    said = json.loads(answer.stdout)
+    names = ["SparseRS", "Pointwise", "BruSLe x 2"]
+    assert [s["attack"] for s in said["settings"]] == names
+    assert said["start_queries"] > 0  # Pointwise begins at images of the target class
+    folders = {path.name for path in (tmp_path / "a" / "adversarial").iterdir()}
+    assert folders == {
+        "sparsers-targeted-8-px",
+        "pointwise-targeted-8-px",
+        "brusle-x-2-targeted-8-px",
+    }
+    assert all(name in answer.stderr for name in ("SparseRS", "Pointwise", "BruSLe x 2"))
+    answer = run("evaluate", *options, "--standard", "--out", "b", cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    setting = json.loads(answer.stdout)["settings"][0]
+    assert setting["attack"] == "Standard" and len(setting["options"]["attacks"]) == 4
+    assert max(map(len, answer.stderr.splitlines())) <= 80
+
+
+def test_evaluate_the_fewest_pixels(tmp_path) -> None:
+    options = (
+        "--goal",
+        "untargeted",
+        "--limit",
+        "6",
+        "--queries",
+        "60",
+        "--pixels",
+        "20",
+        "--json",
+    )
+    answer = run("evaluate", *options, "--minimal", "--out", "run", cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    setting = json.loads(answer.stdout)["settings"][0]
+    assert setting["attack"] == "minimal BruSLe"
+    assert setting["summary"]["mean_pixels"] < 20
+
+
+def test_attack_with_labels_only_begins_at_the_given_image(photos) -> None:
+    options = ("attack", "plane.png", "--pixels", "1000", "--queries", "60", "--defence", "label")
+    refused = run(*options, cwd=photos)
+    assert refused.returncode == 2 and "take an attack that needs labels only" in refused.stderr
+    decided = (*options, "--attack", "pointwise", "--target", "5", "--json")
+    answer = run(*decided, cwd=photos)
+    assert answer.returncode == 2 and "--start FILE" in answer.stderr
+    data = load("sample")
+    dogs = data.images[data.labels == 5]
+    victim = brusle.load_victim("zoo:cifar10-resnet20")
+    save_image(dogs[victim(dogs).argmax(1) == 5][0], photos / "dog.png")
+    answer = run(*decided, "--start", "dog.png", cwd=photos)
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout)["after"] == "dog"
 
 
 def test_list_as_json() -> None:

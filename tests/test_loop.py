@@ -1,0 +1,67 @@
+"""What a session hands over, and when."""
+
+import pytest
+import torch
+from models import integer_model, own_labels, random_images
+
+from brusle.attacks import BruSLe, Ensemble, Minimal, Pointwise, Restarts
+from brusle.loop import run
+from brusle.problems import Problems
+
+SHAPE = (3, 10, 10)
+ATTACKS = {
+    "brusle": BruSLe(3, 30),
+    "pointwise": Pointwise(20, 60),
+    "restarts": Restarts(BruSLe(3, 15), 2),
+    "ensemble": Ensemble([BruSLe(3, 15), BruSLe(3, 15, palette="uniform")]),
+    "minimal": Minimal(BruSLe(3, 15), 30),
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_every_problem_is_settled_once_and_as_it_stays(name) -> None:
+    model = integer_model(SHAPE, 5)
+    images = random_images(50, SHAPE)
+    labels = own_labels(model, images)
+    labels[:4] = (labels[:4] + 1) % 5  # not attacked, and settled all the same
+    settled: dict[int, tuple] = {}
+
+    def row(result, at: int) -> tuple:
+        image = result.images[at].numpy().tobytes()
+        numbers = (int(result.queries[at]), repr(float(result.losses[at])), int(result.labels[at]))
+        return result.status[at], image, *numbers, tuple(result.ledger.row(at).items())
+
+    def remember(result, rows: list[int]) -> None:
+        assert not settled.keys() & set(rows)
+        settled.update({at: row(result, at) for at in rows})
+
+    problems = Problems.make(images, labels)
+    result = run(ATTACKS[name], model.victim(), problems, batch_size=20, on_settled=remember)
+    assert {"success", "skipped"} <= set(result.status)
+    assert settled == {at: row(result, at) for at in range(50)}
+
+
+def test_problems_are_settled_while_others_are_still_attacked() -> None:
+    model = integer_model(SHAPE, 5)
+    images = random_images(60, SHAPE)
+    problems = Problems.make(images, own_labels(model, images))
+    groups: list[tuple[int, int]] = []
+    run(
+        BruSLe(3, 30),
+        model.victim(),
+        problems,
+        batch_size=10,
+        on_settled=lambda result, rows: groups.append((len(rows), model.seen)),
+    )
+    assert sum(size for size, _ in groups) == 60
+    assert len(groups) >= 3
+    assert groups[0][1] < model.seen / 2
+
+
+def test_scores_and_labels_are_those_of_the_final_image() -> None:
+    model = integer_model(SHAPE, 5)
+    images = random_images(30, SHAPE)
+    result = BruSLe(3, 30)(model.victim(), images, own_labels(model, images))
+    assert torch.equal(result.scores, model.function(result.images))
+    assert torch.equal(result.labels, result.scores.argmax(1))
+    assert (result.times > 0).all()
