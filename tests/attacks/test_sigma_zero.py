@@ -163,6 +163,7 @@ def test_only_restarts_are_random() -> None:
     noisy = first(0, 1)
     assert torch.equal(noisy, first(0, 1))
     assert not torch.equal(noisy, first(1, 1)) and not torch.equal(noisy, first(0, 2))
+    assert len(SigmaZero(1, 10).start(problems[:0], 0, 1).ask().pixels) == 0
     far = (noisy - problems.flat_images).abs()
     assert 0.09 < float(far.max()) < 0.103 and 0 <= float(noisy.min()) <= float(noisy.max()) <= 1
 

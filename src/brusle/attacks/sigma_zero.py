@@ -103,7 +103,7 @@ class SigmaZero(SparseAttack):
         delta = torch.zeros_like(original)
         if restart:
             stream = rng.streams(seed, problems.ids, restart)
-            numbers = rng.uniform(rng.bits(stream, 0, _START, original[0].numel()))
+            numbers = rng.uniform(rng.bits(stream, 0, _START, math.prod(problems.shape)))
             noise = (2 * numbers.float() - 1).view_as(original) * _NOISE
             delta = (original + noise).clamp(0, 1) - original
         return _SigmaZeroSearch(
