@@ -43,13 +43,23 @@ def test_known_optimum_of_a_linear_model(shape, loss, targeted) -> None:
     # 8 + 7 + 6 = 21 is not enough, 8 + 7 + 6 + 5 = 26 is: four pixels are needed
     victim = linear_victim([8, 7, 6, 5, 4, 3, 2, 1, 1, 1], 24.5, shape)
     images = torch.full((5, *shape), 128 / 255)
+    # the short default step of targeted attacks may keep a pixel of a run's random start for a
+    # better one; the long step does not
+    step_size = PGD0(1).length_of_step(False, images[0].numel())
     for budget, expected in ((1, "failed"), (3, "failed"), (4, "success"), (7, "success")):
-        attack = PGD0(budget, 45, loss=loss)
+        attack = PGD0(budget, 45, loss=loss, step_size=step_size)
         result = attack(victim, images, 0, 1 if targeted else None, ids=range(5))
         assert result.status == [expected] * 5
         if expected == "success":
             assert int(result.pixels.min()) >= 4
             assert int(result.pixels.max()) <= budget
+
+
+def test_default_step_depends_on_goal_and_size() -> None:
+    assert PGD0(1).length_of_step(False, 3072) == pytest.approx(120000 / 255)
+    assert PGD0(1).length_of_step(True, 3072) == pytest.approx(60000 / 255)
+    assert PGD0(1).length_of_step(False, 150528) == pytest.approx(49 * 120000 / 255)
+    assert PGD0(1, step_size=3.0).length_of_step(True, 12) == 3.0
 
 
 def test_projection_is_the_nearest_point_by_exhaustive_search() -> None:
