@@ -370,7 +370,7 @@ class Session:
             ledger=self.oracle.ledger,
             stable=torch.zeros(n, dtype=torch.bool),
             randomised=traits(self.oracle.victim).randomised,
-            notes=_notes(self.attack, self.oracle.victim),
+            notes=notes_on(self.attack, self.oracle.victim),
             errors=dict(answers.errors),
         )
 
@@ -602,7 +602,7 @@ def check_needs(attack: Attack, victim: Victim) -> None:
         )
 
 
-def _notes(attack: Attack, victim: Victim) -> list[str]:
+def notes_on(attack: Attack, victim: Victim) -> list[str]:
     """What a reader of the numbers should know."""
     if attack.needs == "scores" and traits(victim).gives == "partial":
         return [

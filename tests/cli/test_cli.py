@@ -135,13 +135,16 @@ def test_evaluate_prints_a_table_and_writes_a_run_folder(tmp_path) -> None:
     assert [s["goal"] for s in said["settings"]] == ["untargeted", "targeted"]
     assert all(s["summary"]["images"] == 10 for s in said["settings"])
     assert {p.name for p in (tmp_path / "run").iterdir()} == {
-        "adversarial", "curve.png", "gallery.png", "pairs.json",
-        "rows.csv", "rows.json", "run.json",
+        "adversarial", "curve.png", "gallery.png", "pairs.json", "results.lock",
+        "results.sqlite", "rows.csv", "rows.json", "run.json",
     }  # fmt: skip
     assert "robust %" in answer.stderr  # the table goes to people
     lines = answer.stderr.splitlines()
     assert max(map(len, lines)) <= 80
     assert "…" not in answer.stderr  # nothing was cut at 80 columns
+    again = run("evaluate", *options, cwd=tmp_path)
+    assert "20 attacks were stored already and not run again" in again.stderr
+    assert json.loads(again.stdout)["settings"] == said["settings"]
 
 
 def test_evaluate_several_attacks_and_the_standard_ensemble(tmp_path) -> None:

@@ -8,7 +8,7 @@ from PIL import Image
 
 import brusle
 from brusle.attacks import BruSLe
-from brusle.errors import DataError, InputError
+from brusle.errors import InputError
 from brusle.evaluation.runner import checkpoints
 
 SHAPE = (3, 12, 12)
@@ -54,17 +54,6 @@ def test_targets_depend_on_seed_and_image_only(tmp_path) -> None:
     targets = [run.results[0].problems.targets.tolist() for run in (first, again, other)]
     assert targets[0] == targets[1] != targets[2]
     assert list(first.rows()) == list(again.rows())
-
-
-def test_a_finished_run_is_not_overwritten(tmp_path) -> None:
-    small_run(tmp_path / "run", goal="untargeted")
-    before = (tmp_path / "run" / "rows.csv").read_text()
-    with pytest.raises(DataError, match="holds a run already"):
-        small_run(tmp_path / "run")
-    assert (tmp_path / "run" / "rows.csv").read_text() == before
-    (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="cannot make the run folder"):
-        small_run(tmp_path / "file" / "run")
 
 
 def test_bad_requests() -> None:

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Run folder. Default: runs/ and the time.",
+    help="Run folder. Default: runs/ and the time. A folder that was interrupted is continued.",
 )
 def command(
     victim: str,
@@ -94,7 +94,9 @@ def command(
     bundled test images, untargeted and targeted. The run folder gets rows.csv and rows.json (a
     row per image), run.json (settings, versions, summary), pairs.json (images and targets, with
     hashes), gallery.png, curve.png (success by number of queries), and every adversarial image as
-    PNG.
+    PNG. results.sqlite holds every finished attack from the moment it is finished: the same command
+    with the same --out goes on where it was interrupted, and one with more attacks or budgets adds
+    them.
     """
     from rich.console import Console
 
@@ -149,6 +151,8 @@ def _show(run: Run, console: Console, as_json: bool) -> int:
     examples = run_examples(run)
     if examples:
         gallery(examples, run.folder / "gallery.png", f"{run.victim} on {run.data.name}")
+    if run.resumed:
+        console.print(f"{run.resumed} attacks were stored already and not run again")
     console.print(f"{run.seconds:.0f} s; rows, summary and pictures are in [bold]{run.folder}[/]")
     if run.errors:
         console.print(

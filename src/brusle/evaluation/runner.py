@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import platform
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +26,8 @@ from brusle.evaluation.metrics import Summary
 from brusle.evaluation.pairs import Manifest, Targets, number_of_classes
 from brusle.evaluation.pairs import manifest as make_manifest
 from brusle.evaluation.starts import StartingImages
-from brusle.loop import Progress
+from brusle.evaluation.store import Store, result_of, rows_of
+from brusle.loop import Progress, notes_on
 from brusle.loop import run as run_attack
 from brusle.oracle import Victim, traits
 from brusle.problems import Problems
@@ -67,6 +70,7 @@ class Run:
         folder: where it is written, if anywhere.
         settings: what was run.
         results: one result for each setting.
+        resumed: attacks that were stored before and not run again.
         start_queries: images that the victim was asked for to find starting images.
         seconds: wall-clock time.
     """
@@ -79,6 +83,7 @@ class Run:
     folder: Path | None
     settings: list[Setting] = field(default_factory=list)
     results: list[AttackResult] = field(default_factory=list)
+    resumed: int = 0
     start_queries: int = 0
     seconds: float = 0.0
 
@@ -123,6 +128,7 @@ class Run:
             "images": len(self.data),
             "pairs": self.manifest.digest,
             "seed": self.seed,
+            "resumed": self.resumed,
             "start_queries": self.start_queries,
             "seconds": round(self.seconds, 2),
             "notes": self.notes,
@@ -161,7 +167,9 @@ def evaluate(
         attacks: attacks with their budgets, for each goal or for all; None is BruSLe with the
             `DEFAULT_PIXELS` and 300 queries.
         goal: ``"untargeted"``, ``"targeted"``, or both.
-        out: a new folder for rows, summary and adversarial images; nothing is written if None.
+        out: a folder for rows, summary and adversarial images; nothing is written if None. What
+            it holds already is not run again: the same call goes on after an interruption, and
+            other attacks, budgets or seeds are added. Results of another victim are refused.
         pairs: a manifest (or its file) of images and targets, instead of ``targets`` and
             ``limit``. It names its data itself, unless ``data`` is more than a name.
         targets: for a targeted goal, ``"all"`` other classes or so many random ones per image.
@@ -178,40 +186,127 @@ def evaluate(
     model = defend(as_victim(victim, device), defences)
     dataset, manifest = _images_and_targets(data, pairs, targets, limit, seed, model, settings)
     check_fit(dataset, model)
-    folder = _new_folder(out)
-    run = Run(model.name, str(model.device), dataset, manifest, seed, folder)
     shape = Problems.make(dataset.images, dataset.labels).shape
     batch_size = batch_size or default_batch_size(shape, model.device)
+    folder = None if out is None else Path(out)
+    run = Run(model.name, str(model.device), dataset, manifest, seed, folder)
     starting = None
     if any(setting.attack.takes_start for setting in settings):
         pool = source(manifest.data, like=model) if isinstance(data, str) else dataset
         starting = StartingImages(pool, model, seed, batch_size)
-    for setting in settings:
-        watch = None if on_progress is None else _watcher(on_progress, setting)
-        images, aims = dataset, None
-        if setting.goal == "targeted":
-            images, aims = manifest.targeted(dataset)
-        problems = Problems.make(images.images, images.labels, aims)
-        starts = _starts(setting.attack, starting, problems)
-        result = run_attack(
-            setting.attack,
-            model,
-            replace(problems, starts=starts),
-            seed=seed,
-            batch_size=batch_size,
-            eot=eot,
-            on_progress=watch,
-        )
-        result.names = images.names
-        run.settings.append(setting)
-        run.results.append(result)
-        run.start_queries = 0 if starting is None else starting.queries
-        run.seconds = time.monotonic() - began
-        if folder is not None:
-            # after every setting, so that an interruption loses only the one in work
-            _write_images(folder / "adversarial" / setting.slug, result)
-            _write(run, folder)
+    with Store.memory() if folder is None else Store.write(folder) as store:
+        _check_same_victim(store, model)
+        for setting in settings:
+            watch = None if on_progress is None else _watcher(on_progress, setting)
+            images, aims = dataset, None
+            if setting.goal == "targeted":
+                images, aims = manifest.targeted(dataset)
+            problems = Problems.make(images.images, images.labels, aims)
+            stored = _Stored(store, setting, problems, images.names, seed, eot)
+            run.resumed += len(stored)
+            todo = stored.todo()
+            if len(todo):
+                some = problems[todo]
+                run_attack(
+                    setting.attack,
+                    model,
+                    replace(some, starts=_starts(setting.attack, starting, some)),
+                    seed=seed,
+                    batch_size=batch_size,
+                    eot=eot,
+                    on_progress=watch,
+                    on_settled=partial(stored.add, todo),
+                )
+            run.settings.append(setting)
+            run.results.append(stored.result(model))
+            run.start_queries = 0 if starting is None else starting.queries
+            run.seconds = time.monotonic() - began
+            if folder is not None:
+                _write_images(folder / "adversarial" / setting.slug, run.results[-1])
+                _write(run, folder)
     return run
+
+
+class _Stored:
+    """The stored part of one setting."""
+
+    def __init__(
+        self,
+        store: Store,
+        setting: Setting,
+        problems: Problems,
+        names: Sequence[str],
+        seed: int,
+        eot: int,
+    ) -> None:
+        self.store, self.setting, self.problems = store, setting, problems
+        self.names, self.seed = names, seed
+        key = f"{setting.attack!r} {setting.goal} seed={seed} eot={eot}"
+        description = {
+            "attack": setting.attack.label,
+            "goal": setting.goal,
+            "pixels": setting.attack.pixels,
+            "queries": setting.attack.queries,
+            "seed": seed,
+            "eot": eot,
+            "problems": len(problems),
+        }
+        self.number = store.setting(key, description)
+        self.done = {row.problem for row in store.rows(self.number)}
+
+    def __len__(self) -> int:
+        return sum(number in self.done for number in self.problems.ids.tolist())
+
+    def todo(self) -> Tensor:
+        """Rows of the problems that are not stored; of equal problems, the first."""
+        first: dict[int, int] = {}
+        for row, number in enumerate(self.problems.ids.tolist()):
+            if number not in self.done:
+                first.setdefault(number, row)
+        return torch.tensor(list(first.values()), dtype=torch.int64)
+
+    def add(self, todo: Tensor, result: AttackResult, which: list[int]) -> None:
+        """Store what a running attack has settled."""
+        names = [self.names[row] for row in todo.tolist()]
+        self.store.add(self.number, rows_of(result, which, names))
+
+    def result(self, victim: Victim) -> AttackResult:
+        """The result of the whole setting, as it is stored."""
+        return result_of(
+            self.store.rows(self.number),
+            self.problems,
+            self.setting.attack,
+            self.seed,
+            traits(victim).randomised,
+            self.names,
+            notes_on(self.setting.attack, victim),
+        )
+
+
+def _check_same_victim(store: Store, victim: Victim) -> None:
+    """Results of two victims, or of two versions of brusle, must not mix."""
+    now = {"victim": victim.name, "weights": fingerprint(victim), "brusle": brusle.__version__}
+    before = store.about()
+    for name, value in now.items():
+        if before.get(name, value) != value:
+            raise DataError(
+                f"the run folder holds results of {name} {before[name]}, and this is {value}: "
+                f"choose another --out"
+            )
+    store.note(now | {"python": platform.python_version(), "torch": torch.__version__})
+
+
+def fingerprint(victim: Any) -> str:
+    """A hash of the weights of a torch victim, behind its defences; empty for other victims."""
+    while hasattr(victim, "victim"):
+        victim = victim.victim
+    module = getattr(victim, "module", None)
+    if not isinstance(module, torch.nn.Module):
+        return ""
+    digest = hashlib.sha256()
+    for name, value in sorted(module.state_dict().items()):
+        digest.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def _starts(
@@ -339,19 +434,6 @@ def _watcher(
     on_progress: Callable[[Setting, Progress], None], setting: Setting
 ) -> Callable[[Progress], None]:
     return lambda progress: on_progress(setting, progress)
-
-
-def _new_folder(out: str | Path | None) -> Path | None:
-    if out is None:
-        return None
-    folder = Path(out)
-    if (folder / "run.json").exists():
-        raise DataError(f"{folder} holds a run already: choose another --out, or remove it")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"cannot make the run folder {folder}: {error.strerror}") from error
-    return folder
 
 
 def _write_images(folder: Path, result: AttackResult) -> None:

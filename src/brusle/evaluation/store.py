@@ -1,0 +1,369 @@
+"""The results of an evaluation in one SQLite file: durable, and readable while it is written.
+
+There is one row for each attack on one problem (image, label, target), written once the attack on
+it is finished and verified, and only then shown as done. A process that is killed loses what was
+in flight and nothing else. Readers do not disturb the writer (write-ahead log), and there is one
+writer at a time (a lock that the system releases with the process).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from brusle.errors import DataError
+from brusle.oracle import COLUMNS, Ledger
+from brusle.problems import Problems
+from brusle.results import AttackResult, Status
+
+FILE, LOCK = "results.sqlite", "results.lock"
+_FORMAT = "brusle-results-1"
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS settings (
+    id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, description TEXT NOT NULL
+);
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One finished attack on one problem.
+
+    Attributes:
+        problem: id of the problem, a hash of image, label and target.
+        image: what the image is called.
+        label: true label.
+        target: label to reach; None if untargeted.
+        status: as in `brusle.results.AttackResult`.
+        stable: the success can be repeated.
+        queries: queries of the attack.
+        clean: ledger; so are ``initial``, ``search``, ``verify``, ``lost`` and ``backward``.
+        pixels: changed pixels of the final image.
+        clean_label: what the victim says to the clean image; -1 if unknown.
+        final_label: what it says to the final image.
+        loss: of the final image; NaN if there was no attack.
+        scores: of the final image, as float64 bytes.
+        edits: changed pixels of the final image, see `pack_edits`.
+        found_by: which attack of an ensemble was successful.
+        error: reason of the statuses "error" and "unverified".
+        seconds: wall-clock time of the attack, beside others in its batch.
+    """
+
+    problem: int
+    image: str
+    label: int
+    target: int | None
+    status: Status
+    stable: bool
+    queries: int
+    clean: int
+    initial: int
+    search: int
+    verify: int
+    lost: int
+    backward: int
+    pixels: int
+    clean_label: int
+    final_label: int
+    loss: float
+    scores: bytes
+    edits: bytes
+    found_by: str
+    error: str
+    seconds: float
+
+
+_TYPES = {"int": "INTEGER", "str": "TEXT", "float": "REAL", "bytes": "BLOB", "bool": "INTEGER"}
+_NAMES = [f.name for f in fields(Row)]
+
+
+def _row_schema() -> str:
+    kinds = {f.name: _TYPES.get(str(f.type).split(" ")[0], "TEXT") for f in fields(Row)}
+    columns = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+    setting = "setting INTEGER NOT NULL REFERENCES settings"
+    key = "PRIMARY KEY (setting, problem)"
+    return f"CREATE TABLE IF NOT EXISTS rows ({setting}, {columns}, {key}) WITHOUT ROWID"
+
+
+def rows_of(result: AttackResult, which: Sequence[int], names: Sequence[str]) -> list[Row]:
+    """Rows of the problems ``which`` of a result, whose images are called ``names``."""
+    problems, made = result.problems, []
+    for i in which:
+        edits = pack_edits(problems.images[i], result.images[i])
+        made.append(
+            Row(
+                problem=int(problems.ids[i]),
+                image=names[i],
+                label=int(problems.labels[i]),
+                target=None if problems.targets is None else int(problems.targets[i]),
+                status=result.status[i],
+                stable=bool(result.stable[i]),
+                queries=int(result.queries[i]),
+                **result.ledger.row(i),
+                pixels=len(edits) // (4 + problems.shape[0]),
+                clean_label=int(result.clean_labels[i]),
+                final_label=int(result.labels[i]),
+                loss=float(result.losses[i]),
+                scores=result.scores[i].double().numpy().tobytes(),
+                edits=edits,
+                found_by=result.found_by[i],
+                error=result.errors.get(i, ""),
+                seconds=float(result.times[i]),
+            )
+        )
+    return made
+
+
+def result_of(
+    rows: Sequence[Row],
+    problems: Problems,
+    attack: Any,
+    seed: int,
+    randomised: bool,
+    names: Sequence[str],
+    notes: Sequence[str],
+) -> AttackResult:
+    """The result that ``rows`` came from, with the problems in their order."""
+    by_id = {row.problem: row for row in rows}
+    mine = [by_id[number] for number in problems.ids.tolist()]
+    pictures = zip(mine, problems.images, strict=True)
+
+    def column(name: str, kind: torch.dtype = torch.int64) -> Tensor:
+        return torch.tensor([getattr(row, name) for row in mine], dtype=kind)
+
+    return AttackResult(
+        problems,
+        attack,
+        seed,
+        status=[row.status for row in mine],
+        images=torch.stack([unpack_edits(row.edits, original) for row, original in pictures]),
+        queries=column("queries"),
+        labels=column("final_label"),
+        clean_labels=column("clean_label"),
+        losses=column("loss", torch.float64),
+        scores=torch.from_numpy(np.stack([np.frombuffer(row.scores) for row in mine])),
+        times=column("seconds", torch.float64),
+        ledger=Ledger(*(column(name) for name in COLUMNS)),
+        stable=column("stable", torch.bool),
+        randomised=randomised,
+        notes=notes,
+        names=names,
+        errors={i: row.error for i, row in enumerate(mine) if row.error},
+        found_by=[row.found_by for row in mine],
+        seconds=sum(row.seconds for row in mine),
+    )
+
+
+def pack_edits(original: Tensor, image: Tensor) -> bytes:
+    """Changed pixels of one ``(c, h, w)`` image: positions, then their 8-bit levels."""
+    changed = (original != image).any(0).flatten().nonzero()[:, 0]
+    levels = (image.flatten(1)[:, changed] * 255).round().to(torch.uint8).T.contiguous()
+    return changed.numpy().astype("<u4").tobytes() + levels.numpy().tobytes()
+
+
+def unpack_edits(packed: bytes, original: Tensor) -> Tensor:
+    """The image that `pack_edits` has packed."""
+    c = original.shape[0]
+    count = len(packed) // (4 + c)
+    index = np.frombuffer(packed[: 4 * count], dtype="<u4").astype(np.int64)
+    levels = np.frombuffer(packed[4 * count :], dtype=np.uint8).reshape(count, c).copy()
+    image = original.flatten(1).clone()
+    image[:, torch.from_numpy(index)] = torch.from_numpy(levels).T.float() / 255
+    return image.view_as(original)
+
+
+class Store:
+    """The results of a run; open it with `write`, `read` or `memory`, and close it."""
+
+    def __init__(self, connection: sqlite3.Connection, name: str, lock: IO[str] | None) -> None:
+        self._connection, self._name, self._lock = connection, name, lock
+
+    @classmethod
+    def write(cls, folder: str | Path) -> Store:
+        """Open the store of a run folder for writing; make it if there is none."""
+        folder = Path(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = (folder / LOCK).open("a+")
+        except OSError as error:
+            raise DataError(f"cannot write to the run folder {folder}: {error.strerror}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.seek(0)
+            owner = lock.read().strip() or "unknown"
+            lock.close()
+            raise DataError(
+                f"another run (process {owner}) writes to {folder}: wait for it, or choose another "
+                f"--out"
+            ) from error
+        lock.seek(0)
+        lock.truncate()
+        lock.write(str(os.getpid()))
+        lock.flush()
+        name = str(folder / FILE)
+        store = cls(_connect(name), name, lock)
+        with store._guard():
+            store._connection.execute("PRAGMA journal_mode = WAL")
+            store._connection.execute("PRAGMA synchronous = FULL")
+        store._prepare()
+        return store
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Store:
+        """Open the store of a run folder for reading, also while a run writes to it."""
+        path = Path(folder) / FILE
+        if not path.exists():
+            raise DataError(f"{folder} holds no run: give the folder of an evaluation (--out)")
+        store = cls(_connect(str(path)), str(path), None)
+        store._check_format()
+        return store
+
+    @classmethod
+    def memory(cls) -> Store:
+        """A store that is gone with the process."""
+        store = cls(_connect(":memory:"), "memory", None)
+        store._prepare()
+        return store
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let another run write."""
+        self._connection.close()
+        if self._lock is not None:
+            self._lock.close()
+
+    def about(self) -> dict[str, Any]:
+        """What was noted with `note`."""
+        with self._guard():
+            found = self._connection.execute("SELECT key, value FROM about").fetchall()
+        return {key: json.loads(value) for key, value in found}
+
+    def note(self, facts: Mapping[str, Any]) -> None:
+        """Write facts about the run; a fact of the same name is replaced."""
+        items = [(key, json.dumps(value)) for key, value in facts.items()]
+        with self._guard():
+            self._connection.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", items)
+
+    def setting(self, key: str, description: Mapping[str, Any]) -> int:
+        """The number of a setting; new if its key is."""
+        with self._guard():
+            self._connection.execute(
+                "INSERT OR IGNORE INTO settings (key, description) VALUES (?, ?)",
+                (key, json.dumps(description)),
+            )
+            found = self._connection.execute("SELECT id FROM settings WHERE key = ?", (key,))
+            return int(found.fetchone()[0])
+
+    def settings(self) -> dict[int, dict[str, Any]]:
+        """All settings, by number."""
+        with self._guard():
+            found = self._connection.execute("SELECT id, description FROM settings ORDER BY id")
+            return {number: json.loads(text) for number, text in found.fetchall()}
+
+    def add(self, setting: int, rows: Sequence[Row]) -> None:
+        """Write rows in one transaction; when this returns, they are on the disk."""
+        marks = ", ".join("?" * (len(_NAMES) + 1))
+        values = [(setting, *astuple(row)) for row in rows]
+        with self._guard():
+            self._connection.executemany(f"INSERT INTO rows VALUES ({marks})", values)
+
+    def rows(self, setting: int) -> list[Row]:
+        """The finished attacks of a setting."""
+        columns = ", ".join(_NAMES)
+        with self._guard():
+            found = self._connection.execute(
+                f"SELECT {columns} FROM rows WHERE setting = ?", (setting,)
+            ).fetchall()
+        return [_restore(values) for values in found]
+
+    def counts(self) -> dict[int, dict[str, int]]:
+        """How many rows of each status every setting has."""
+        with self._guard():
+            found = self._connection.execute(
+                "SELECT setting, status, COUNT(*) FROM rows GROUP BY setting, status"
+            ).fetchall()
+        counts: dict[int, dict[str, int]] = {}
+        for setting, status, count in found:
+            counts.setdefault(setting, {})[status] = count
+        return counts
+
+    def _prepare(self) -> None:
+        with self._guard():
+            self._connection.executescript(_SCHEMA + _row_schema())
+            self._connection.execute(
+                "INSERT OR IGNORE INTO about VALUES ('format', ?)", (json.dumps(_FORMAT),)
+            )
+        self._check_format()
+
+    def _check_format(self) -> None:
+        with self._guard():
+            verdict = self._connection.execute("PRAGMA quick_check").fetchone()[0]
+            if verdict != "ok":
+                raise sqlite3.DatabaseError(verdict)
+        found = self.about().get("format")
+        if found != _FORMAT:
+            raise DataError(f"{self._name} is of format {found}, not {_FORMAT}: another version")
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        """A transaction; SQLite's complaints in our words."""
+        try:
+            with self._connection:
+                yield
+        except sqlite3.Error as error:
+            raise DataError(f"{self._name}: {_plain(error)}") from error
+
+
+def _restore(values: tuple[Any, ...]) -> Row:
+    """SQLite knows neither truth values nor NaN."""
+    named = dict(zip(_NAMES, values, strict=True))
+    loss = math.nan if named["loss"] is None else named["loss"]
+    return Row(**named | {"stable": bool(named["stable"]), "loss": loss})
+
+
+def _connect(name: str) -> sqlite3.Connection:
+    try:
+        return sqlite3.connect(name, timeout=30)
+    except sqlite3.Error as error:
+        raise DataError(f"cannot open {name}: {error}") from error
+
+
+def _plain(error: sqlite3.Error) -> str:
+    text = str(error)
+    if "full" in text:
+        return "the disk is full; what was stored before is safe. Make room and run again"
+    if "readonly" in text or "unable to open" in text:
+        return "the folder cannot be written to; choose another --out, or change its permissions"
+    if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+        if isinstance(error, sqlite3.IntegrityError):
+            return f"a result was to be stored twice ({text}): please report this"
+        return f"the file is damaged ({text}); move it away to begin anew"
+    return text
+
+
+assert set(COLUMNS) <= set(_NAMES)

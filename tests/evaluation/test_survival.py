@@ -1,0 +1,192 @@
+"""Evaluations that are killed, and whose folder has other troubles."""
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from models import integer_model, own_labels, random_images
+
+import brusle
+from brusle import rng
+from brusle.attacks import BruSLe
+from brusle.errors import DataError
+from brusle.evaluation.store import FILE, Row, Store, pack_edits, unpack_edits
+
+sys.path.insert(0, str(Path(__file__).parent))
+import survivor
+
+
+def stored(folder: Path) -> dict[tuple[int, int], Row]:
+    with Store.read(folder) as store:
+        return {
+            (number, row.problem): replace(row, seconds=0.0)
+            for number in store.settings()
+            for row in store.rows(number)
+        }
+
+
+def owners(problems: list[int]) -> dict[int, int]:
+    """Which problem each key belongs to, for the first hundred draws."""
+    ids = torch.tensor(problems).repeat_interleave(100)
+    keys = rng.seeds(rng.streams(2, ids), torch.arange(100).repeat(len(problems)))
+    return dict(zip(keys.tolist(), ids.tolist(), strict=True))
+
+
+def lines(log: Path) -> list[int]:
+    text = log.read_text() if log.exists() else ""
+    return [int(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def test_killed_ten_times_and_the_rows_are_the_same(tmp_path) -> None:
+    whole = survivor.evaluate(tmp_path / "whole", tmp_path / "whole.log")
+    expected = stored(tmp_path / "whole")
+    assert len(expected) == 80
+    folder, log = tmp_path / "run", tmp_path / "log"
+    whose = owners(sorted({problem for _, problem in expected}))
+    chance = random.Random(1)
+    command = [sys.executable, survivor.__file__, str(folder), str(log)]
+    kills = 0
+    while kills < 10:
+        before = len(lines(log))
+        until = before + chance.randint(20, len(lines(tmp_path / "whole.log")) // 12)
+        done = Counter(problem for _, problem in stored(folder)) if kills else Counter()
+        process = subprocess.Popen(command)
+        while process.poll() is None and len(lines(log)) < until:
+            time.sleep(0.005)
+        assert process.poll() is None, "it ended by itself: nothing was shown"
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        kills += 1
+        asked = Counter(whose[key] for key in lines(log)[before:])
+        # a goal has two settings for each problem: with both stored, nobody may ask again
+        assert not [problem for problem, count in done.items() if count == 2 and asked[problem]]
+        assert stored(folder).items() <= expected.items()
+    subprocess.run(command, check=True)
+    assert stored(folder) == expected
+    spent = len(lines(log))
+    # the same command once more: everything is there
+    again = survivor.evaluate(folder, log)
+    assert len(lines(log)) == spent
+    assert again.resumed == 80
+    assert list(again.rows()) == list(whole.rows())
+
+
+def small(out, attacks=(), model=None, images=None):
+    model = model or integer_model((3, 8, 8), 4)
+    images = random_images(8, (3, 8, 8)) if images is None else images
+    victim = model.victim()
+    attacks = list(attacks) or [BruSLe(2, 15)]
+    labels = own_labels(model, images)
+    return brusle.evaluate(victim, (images, labels), attacks, "untargeted", out), model
+
+
+def test_a_changed_plan_adds_what_is_new(tmp_path) -> None:
+    first, model = small(tmp_path / "run")
+    spent = model.seen
+    more, _ = small(tmp_path / "run", [BruSLe(2, 15), BruSLe(3, 15)], model)
+    assert more.resumed == 8
+    assert list(more.rows())[:8] == list(first.rows())
+    added = more.results[1].ledger.total.sum()
+    assert model.seen == spent + int(added)
+
+
+def test_equal_images_are_attacked_once() -> None:
+    images = random_images(4, (3, 8, 8))
+    run, model = small(None, images=torch.cat([images, images]))
+    rows = list(run.rows())
+    same = [{**row, "image": ""} for row in rows]
+    assert same[:4] == same[4:]
+    assert model.seen == int(run.results[0].ledger.total[:4].sum())
+
+
+def test_results_of_two_victims_do_not_mix(tmp_path) -> None:
+    small(tmp_path / "run")
+    before = stored(tmp_path / "run")
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 4))
+    data = (random_images(8, (3, 8, 8)), torch.zeros(8, dtype=torch.int64))
+    with pytest.raises(DataError, match="holds results of victim counting, and this is Sequential"):
+        brusle.evaluate(net, data, [BruSLe(2, 15)], "untargeted", tmp_path / "run")
+    assert stored(tmp_path / "run") == before
+    brusle.evaluate(net, data, [BruSLe(2, 5)], "untargeted", tmp_path / "net")
+    torch.nn.init.normal_(net[1].weight)
+    with pytest.raises(DataError, match="holds results of weights"):
+        brusle.evaluate(net, data, [BruSLe(2, 5)], "untargeted", tmp_path / "net")
+
+
+def test_a_folder_that_another_run_writes_to(tmp_path) -> None:
+    with Store.write(tmp_path / "run"):
+        with pytest.raises(DataError, match=rf"another run \(process {os.getpid()}\) writes to"):
+            small(tmp_path / "run")
+        assert Store.read(tmp_path / "run").counts() == {}  # readers are welcome
+    small(tmp_path / "run")
+
+
+def test_a_damaged_store_is_named_and_left_alone(tmp_path) -> None:
+    small(tmp_path / "run")
+    path = tmp_path / "run" / FILE
+    content = bytearray(path.read_bytes())
+    content[:2000] = os.urandom(2000)
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"results.sqlite: the file is damaged .* move it away"):
+        small(tmp_path / "run")
+    assert path.read_bytes() == content
+
+
+def test_a_full_disk_keeps_what_was_stored(tmp_path) -> None:
+    small(tmp_path / "run")
+    before = stored(tmp_path / "run")
+    with Store.write(tmp_path / "run") as store:
+        number = store.setting("another", {})
+        pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
+        store._connection.execute(f"PRAGMA max_page_count = {pages}")  # SQLite's own full disk
+        rows = [replace(row, problem=i, error="x" * 9000) for i, row in enumerate(before.values())]
+        with pytest.raises(DataError, match="the disk is full; what was stored before is safe"):
+            store.add(number, rows)
+    assert stored(tmp_path / "run") == before
+
+
+def test_a_folder_that_cannot_be_made(tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot write to the run folder"):
+        small(tmp_path / "file" / "run")
+    with pytest.raises(DataError, match="holds no run: give the folder of an evaluation"):
+        Store.read(tmp_path)
+
+
+def test_a_result_is_stored_once(tmp_path) -> None:
+    small(tmp_path / "run")
+    with Store.write(tmp_path / "run") as store:
+        rows = store.rows(1)
+        with pytest.raises(DataError, match="stored twice"):
+            store.add(1, rows[:1])
+        assert store.rows(1) == rows
+
+
+def test_another_format_is_refused(tmp_path) -> None:
+    with Store.write(tmp_path) as store:
+        store.note({"format": "brusle-results-9"})
+    with pytest.raises(DataError, match="format brusle-results-9, not brusle-results-1"):
+        Store.read(tmp_path)
+    assert sqlite3.connect(tmp_path / FILE).execute("SELECT COUNT(*) FROM rows").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("shape", [(3, 8, 8), (1, 5, 9), (5, 300, 300)])
+def test_edits_are_packed_without_loss(shape) -> None:
+    original, other = random_images(2, shape)
+    image = original.clone()
+    which = torch.randperm(shape[1] * shape[2], generator=torch.Generator().manual_seed(0))[:7]
+    image.flatten(1)[:, which] = other.flatten(1)[:, which]
+    packed = pack_edits(original, image)
+    assert len(packed) == 7 * (4 + shape[0])
+    assert torch.equal(unpack_edits(packed, original), image)
+    assert torch.equal(unpack_edits(pack_edits(original, original), original), original)
