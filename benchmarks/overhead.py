@@ -3,11 +3,12 @@
     python benchmarks/overhead.py            all measurements (about five minutes on two cores)
     python benchmarks/overhead.py --quick    fewer repetitions
 
-Three numbers:
+Two kinds of number:
 
-* the bundled ResNet-20 (32 x 32) at batch 250 and EfficientNet-Lite0 (224 x 224, needs the extra
-  ``bench``) at batch 16: time of an attack over the time of the same number of bare forward passes
-  with the same batch sizes, each pass timed right after the attack's own; median over some turns.
+* BruSLe, Sparse-RS and One-Pixel on the bundled ResNet-20 (32 x 32) at batch 250, and BruSLe on
+  EfficientNet-Lite0 (224 x 224, needs the extra ``bench``) at batch 16: time of an attack over the
+  time of the same number of bare forward passes with the same batch sizes, each pass timed right
+  after the attack's own; median over some turns.
 * the bundled net: time of the attack with batch size 1 over the time with batch 250.
 """
 
@@ -21,7 +22,8 @@ import torch
 from torch import Tensor
 
 import brusle
-from brusle.attacks import BruSLe
+from brusle.attacks import BruSLe, OnePixel, SparseRS
+from brusle.attacks.base import SparseAttack
 from brusle.errors import VictimError
 from brusle.oracle import Victim
 
@@ -47,7 +49,7 @@ class Paired:
 
 
 def ratio(
-    victim: Victim, attack: BruSLe, images: Tensor, batch_size: int, turns: int
+    victim: Victim, attack: SparseAttack, images: Tensor, batch_size: int, turns: int
 ) -> tuple[float, list[float], int]:
     """Median of attack time over bare time, all the ratios, and the queries of one attack."""
     labels = torch.cat([victim(part).argmax(1) for part in torch.split(images, batch_size)])
@@ -78,9 +80,11 @@ def main() -> None:
     sample = brusle.data.load("sample")
     mirrored = [sample.images.flip(axes) for axes in ((), (2,), (3,), (2, 3))]
     many = torch.cat(mirrored)  # 800 images, so that a batch of 250 is full most of the time
-    attack = BruSLe(pixels=20, queries=60 if quick else 100)
-    measured = ratio(resnet, attack, many, 250, turns=3)
-    show("attack / bare, ResNet-20, batch 250", measured, 1.05)
+    queries = 60 if quick else 100
+    attacks = {BruSLe(20, queries): 1.05, SparseRS(20, queries): 1.1, OnePixel(5, queries): 1.1}
+    for attack, bound in attacks.items():
+        measured = ratio(resnet, attack, many, 250, turns=3)
+        show(f"{attack.label} / bare, ResNet-20, batch 250", measured, bound)
 
     try:
         lite = brusle.load_victim("efficientnet-lite:0", device="cpu")
@@ -90,7 +94,7 @@ def main() -> None:
         noise = torch.randint(0, 256, (32, 3, 224, 224)).float() / 255
         attack = BruSLe(pixels=200, queries=15 if quick else 50)
         measured = ratio(lite, attack, noise, 16, turns=3)
-        show("attack / bare, EfficientNet-Lite0, batch 16", measured, 1.05)
+        show("BruSLe / bare, EfficientNet-Lite0, batch 16", measured, 1.05)
 
     few = sample.balanced(100 if quick else 200)
     attack = BruSLe(pixels=5, queries=100)

@@ -164,6 +164,40 @@ class SparseAttack(CallableAttack):
         raise NotImplementedError
 
 
+@dataclass(frozen=True)
+class WalkingAttack(SparseAttack):
+    """An attack that comes from above: whole images, with fewer and fewer changed pixels."""
+
+    @property
+    def dense(self) -> bool:
+        """Candidates are whole images."""
+        return True
+
+    @property
+    def shrinks(self) -> bool:
+        """The number of changed pixels falls towards the budget."""
+        return True
+
+
+@dataclass(frozen=True)
+class DecisionAttack(WalkingAttack):
+    """A walk from an adversarial image towards the original, by labels alone."""
+
+    @property
+    def needs(self) -> Needs:
+        """The label is enough."""
+        return "labels"
+
+    @property
+    def needs_start(self) -> bool:
+        """The walk begins at an adversarial image."""
+        return True
+
+    def loss_for(self, targeted: bool) -> Loss:
+        """No loss is followed; this one is as good as any."""
+        return "margin"
+
+
 def require_integer(name: str, value: object, least: int) -> None:
     """Raise unless ``value`` is an integer of at least ``least``."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:

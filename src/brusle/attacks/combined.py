@@ -19,29 +19,19 @@ _RANKS: tuple[Needs, ...] = ("labels", "scores", "gradients")
 
 
 @dataclass(frozen=True)
-class Restarts(CallableAttack):
-    """The same attack up to ``times`` times, each with other random numbers.
+class Wrapper(CallableAttack):
+    """What attacks share that run one other attack several times.
 
     Attributes:
-        attack: the attack; its ``queries`` are for each time.
-        times: how often.
+        attack: the other attack.
     """
 
     attack: SparseAttack
-    times: int
-
-    def __post_init__(self) -> None:
-        require_integer("times", self.times, least=1)
 
     @property
     def pixels(self) -> int:
         """The attack's budget."""
         return self.attack.pixels
-
-    @property
-    def queries(self) -> int:
-        """Of all times together."""
-        return self.times * self.attack.queries
 
     @property
     def needs(self) -> Needs:
@@ -53,14 +43,34 @@ class Restarts(CallableAttack):
         """As the attack."""
         return self.attack.takes_start
 
+    def check(self, problems: Problems) -> None:
+        """Raise if the options do not fit the images."""
+        self.attack.check(problems)
+
+
+@dataclass(frozen=True)
+class Restarts(Wrapper):
+    """The same attack up to ``times`` times, each with other random numbers.
+
+    Attributes:
+        attack: the attack; its ``queries`` are for each time.
+        times: how often.
+    """
+
+    times: int
+
+    def __post_init__(self) -> None:
+        require_integer("times", self.times, least=1)
+
+    @property
+    def queries(self) -> int:
+        """Of all times together."""
+        return self.times * self.attack.queries
+
     @property
     def label(self) -> str:
         """For tables."""
         return f"{self.attack.label} x {self.times}"
-
-    def check(self, problems: Problems) -> None:
-        """Raise if the options do not fit the images."""
-        self.attack.check(problems)
 
     def conduct(self, session: Session) -> None:
         """Search again where nothing was found; of failures, keep the lowest loss."""

@@ -33,10 +33,9 @@ import torch
 from torch import Tensor
 
 from brusle import rng
-from brusle.attacks.base import SparseAttack, require_choice, require_integer
+from brusle.attacks.base import DecisionAttack, require_choice, require_integer
 from brusle.errors import InputError
-from brusle.goals import Loss
-from brusle.loop import Feedback, Needs, Search
+from brusle.loop import Feedback, Search
 from brusle.problems import Dense, Problems, flatten_pixels, to_levels
 
 Projection = Literal["l0", "l2"]
@@ -45,7 +44,7 @@ _NOISE = 0  # tag of the random draws
 
 
 @dataclass(frozen=True)
-class L0HSJA(SparseAttack):
+class L0HSJA(DecisionAttack):
     """HopSkipJump, projected onto few pixels.
 
     Attributes:
@@ -72,30 +71,6 @@ class L0HSJA(SparseAttack):
             raise InputError(
                 f"probe is {self.probe}: give 0.5 to 255 levels; smaller probes vanish in rounding"
             )
-
-    @property
-    def needs(self) -> Needs:
-        """The label is enough."""
-        return "labels"
-
-    @property
-    def dense(self) -> bool:
-        """Candidates are whole images."""
-        return True
-
-    @property
-    def shrinks(self) -> bool:
-        """The number of changed pixels falls from that of the starting image."""
-        return True
-
-    @property
-    def needs_start(self) -> bool:
-        """The first bisection needs an adversarial end."""
-        return True
-
-    def loss_for(self, targeted: bool) -> Loss:
-        """No loss is followed; this one is as good as any."""
-        return "margin"
 
     def start(self, problems: Problems, seed: int, restart: int) -> Search:
         """Begin with a bisection between the original and the starting image."""

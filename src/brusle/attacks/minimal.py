@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from brusle import rng
-from brusle.attacks.base import CallableAttack, SparseAttack, require_integer
-from brusle.attacks.combined import keep_better
+from brusle.attacks.base import SparseAttack, WalkingAttack, require_integer
+from brusle.attacks.combined import Wrapper, keep_better
 from brusle.goals import Loss
 from brusle.loop import Feedback, Found, Needs, Search, Session
 from brusle.problems import Dense, Edits, Problems, changed_pixels, flatten_pixels
@@ -29,7 +29,7 @@ _CHOICE = 13  # a tag apart from those of the attacks
 
 
 @dataclass(frozen=True)
-class Minimal(CallableAttack):
+class Minimal(Wrapper):
     """The fewest pixels that ``attack`` can do with, in ``total`` queries per image.
 
     A success is an image within the attack's own budget; ``result.pixels`` says how few.
@@ -39,16 +39,10 @@ class Minimal(CallableAttack):
         total: most queries per image, over all tries.
     """
 
-    attack: SparseAttack
     total: int
 
     def __post_init__(self) -> None:
         require_integer("total", self.total, least=1)
-
-    @property
-    def pixels(self) -> int:
-        """The most pixels that count as a success."""
-        return self.attack.pixels
 
     @property
     def queries(self) -> int:
@@ -56,23 +50,9 @@ class Minimal(CallableAttack):
         return self.total
 
     @property
-    def needs(self) -> Needs:
-        """What the attack needs."""
-        return self.attack.needs
-
-    @property
-    def takes_start(self) -> bool:
-        """As the attack."""
-        return self.attack.takes_start
-
-    @property
     def label(self) -> str:
         """For tables."""
         return f"minimal {self.attack.label}"
-
-    def check(self, problems: Problems) -> None:
-        """Raise if the options do not fit the images."""
-        self.attack.check(problems)
 
     def conduct(self, session: Session) -> None:
         """Fewer and fewer pixels, until there is one or the queries are spent."""
@@ -177,7 +157,7 @@ def _some_edits(session: Session, rows: Tensor, count: int, turn: int) -> Edits:
 
 
 @dataclass(frozen=True)
-class _Pruning(SparseAttack):
+class _Pruning(WalkingAttack):
     """Takes changed pixels back one by one, in the order of the edits it is given."""
 
     gets: Needs = "labels"
@@ -186,16 +166,6 @@ class _Pruning(SparseAttack):
     def needs(self) -> Needs:
         """Labels would do, but a victim is asked the same way throughout."""
         return self.gets
-
-    @property
-    def dense(self) -> bool:
-        """Images with fewer and fewer changes."""
-        return True
-
-    @property
-    def shrinks(self) -> bool:
-        """That is the purpose."""
-        return True
 
     def loss_for(self, targeted: bool) -> Loss:
         """Any: only whether the goal is reached matters."""

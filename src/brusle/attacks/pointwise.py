@@ -31,9 +31,8 @@ import torch
 from torch import Tensor
 
 from brusle import rng
-from brusle.attacks.base import SparseAttack, require_choice, require_integer
-from brusle.goals import Loss
-from brusle.loop import Feedback, Needs, Search
+from brusle.attacks.base import DecisionAttack, require_choice, require_integer
+from brusle.loop import Feedback, Search
 from brusle.problems import Dense, Problems, flatten_pixels
 
 Unit = Literal["pixel", "value"]
@@ -41,7 +40,7 @@ _ORDER = 0  # tag of the random draws
 
 
 @dataclass(frozen=True)
-class Pointwise(SparseAttack):
+class Pointwise(DecisionAttack):
     """Greedy removal of changed pixels.
 
     Attributes:
@@ -61,30 +60,6 @@ class Pointwise(SparseAttack):
         require_choice("unit", self.unit, ("pixel", "value"))
         if self.group is not None:
             require_integer("group", self.group, least=1)
-
-    @property
-    def needs(self) -> Needs:
-        """The label is enough."""
-        return "labels"
-
-    @property
-    def dense(self) -> bool:
-        """Candidates are whole images."""
-        return True
-
-    @property
-    def shrinks(self) -> bool:
-        """The number of changed pixels falls from that of the starting image."""
-        return True
-
-    @property
-    def needs_start(self) -> bool:
-        """There must be something to set back."""
-        return True
-
-    def loss_for(self, targeted: bool) -> Loss:
-        """No loss is followed; this one is as good as any."""
-        return "margin"
 
     def first_group(self, units: int) -> int:
         """The size of the first groups in an image of so many ``units``."""

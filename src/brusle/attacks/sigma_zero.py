@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 
 from brusle import rng
-from brusle.attacks.base import SparseAttack
+from brusle.attacks.base import WalkingAttack
 from brusle.errors import InputError
 from brusle.goals import Loss
 from brusle.loop import Feedback, Needs, Search
@@ -47,7 +47,7 @@ _BETA_1, _BETA_2 = 0.9, 0.999  # Adam's
 
 
 @dataclass(frozen=True)
-class SigmaZero(SparseAttack):
+class SigmaZero(WalkingAttack):
     """A minimum-norm white-box attack: it looks for fewer and fewer pixels.
 
     It draws no random numbers; only restarts begin with a little noise. The number of pixels does
@@ -82,16 +82,6 @@ class SigmaZero(SparseAttack):
     def needs(self) -> Needs:
         """A white-box attack."""
         return "gradients"
-
-    @property
-    def dense(self) -> bool:
-        """The first steps may change any number of pixels."""
-        return True
-
-    @property
-    def shrinks(self) -> bool:
-        """The number of pixels is what is minimised."""
-        return True
 
     def loss_for(self, targeted: bool) -> Loss:
         """The paper's, the margin of logits."""
