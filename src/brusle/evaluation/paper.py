@@ -26,7 +26,7 @@ class PaperNumber:
         model: the attacked model.
         setting: "targeted" or "untargeted".
         attack: which attack.
-        variant: how it differs from the paper's own configuration; empty if it does not.
+        variant: what else tells the number from others: another configuration, a photograph.
         sparsity_percent: the pixel budget as the paper gives it, see `pixels_of`; None if it is in
             ``variant`` or if there is none.
         queries: the number of queries that the number is about.
@@ -84,7 +84,7 @@ def paper_results(table: str | None = None, **filters: str | float | None) -> li
 
 
 def tables() -> list[PaperTable]:
-    """All tables, in the paper's order."""
+    """What tables there are."""
     found = []
     for name in dict.fromkeys(number.table for number in _all()):
         numbers = [number for number in _all() if number.table == name]
