@@ -282,7 +282,7 @@ def _not_converged(rows: Sequence[Row], limit: int) -> Flag | None:
     return Flag(
         "not-converged",
         f"the success rate rose from {half.value:.1%} at {limit // 2} queries to "
-        f"{whole.value:.1%} at {limit}: with more queries it would rise further",
+        f"{whole.value:.1%} at {limit}: more queries would probably raise it further",
     )
 
 
