@@ -110,7 +110,7 @@ def test_attack_that_finds_nothing_exits_with_1(photos) -> None:
         (("attack", "plane.png", "--device", "abacus"), "error: device 'abacus' cannot be used"),
         (("attack", "plane.png", "--attack", "pgd0:restarts=900"), "not enough for 900 restarts"),
         (("attack", "plane.png", "--attack", "pgd0", "--defence", "jpeg:75"), "needs gradients"),
-        (("evaluate", "--standard", "--minimal"), "leave --attack and --minimal out"),
+        (("evaluate", "--standard", "--minimal"), "standard chooses the attacks"),
         (("evaluate", "--queries", "0"), "0 is not in the range x>=1"),
         (("evaluate", "--data", "nothing"), "error: unknown data 'nothing': known are sample"),
         (("evaluate", "--frobnicate"), "No such option"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,11 +20,17 @@ from brusle.cli.options import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from brusle.attacks.base import AnyAttack
     from brusle.evaluation import Run
+    from brusle.evaluation.plan import Plan
 
 
 @click.command()
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="Plan in YAML, with the same names as the options (goals, pixels, attacks, seeds, ...). "
+    "Options that are given as well win.",
+)
 @victim_options
 @data_option
 @click.option(
@@ -68,25 +74,16 @@ if TYPE_CHECKING:
     type=click.Path(file_okay=False, path_type=Path),
     help="Run folder. Default: runs/ and the time. A folder that was interrupted is continued.",
 )
+@click.pass_context
 def command(
-    victim: str,
+    context: click.Context,
+    /,
+    config: Path | None,
     device: str,
-    defences: tuple[str, ...],
-    data: str,
-    goals: tuple[Literal["untargeted", "targeted"], ...],
-    pixels: tuple[int, ...],
-    specs: tuple[str, ...],
-    minimal: bool,
-    queries: int,
-    seed: int,
     as_json: bool,
-    standard: bool,
-    limit: int,
-    targets: str,
-    pairs: Path | None,
-    eot: int,
     batch_size: int | None,
     out: Path | None,
+    **_: object,
 ) -> int:
     """Attack many images; print a table and write a run folder.
 
@@ -100,40 +97,49 @@ def command(
     """
     from rich.console import Console
 
-    from brusle.attacks import make
     from brusle.cli.display import Display
-    from brusle.cli.options import number_or_all, open_victim
-    from brusle.evaluation import DEFAULT_PIXELS, GOALS, evaluate
+    from brusle.cli.options import open_victim
+    from brusle.evaluation import evaluate
 
-    goals = goals or GOALS
-    if standard and (minimal or specs != ("brusle",)):
-        raise click.UsageError("--standard chooses the attacks: leave --attack and --minimal out")
-    model = open_victim(victim, device, defences)
-
-    def attacks(budget: int) -> list[AnyAttack]:
-        if standard:
-            from brusle.attacks.standard import standard as ensemble
-
-            return [ensemble(model, budget, queries)]
-        return [make(spec, budget, queries, minimal) for spec in specs]
-
+    plan = _plan(context, config)
+    model = open_victim(plan.victim, device, plan.defences)
     console = Console(stderr=as_json)
     with Display(console) as display:
         run = evaluate(
             model,
-            data,
-            {g: [a for p in pixels or DEFAULT_PIXELS[g] for a in attacks(p)] for g in goals},
-            goals,
+            plan.data,
+            plan.attacks_on(model),
+            plan.goals,
             out or Path("runs") / time.strftime("%Y%m%d-%H%M%S"),
-            pairs=pairs,
-            targets=number_or_all(targets),
-            limit=limit,
-            seed=seed,
+            pairs=plan.pairs,
+            targets=plan.targets,
+            limit=plan.limit,
+            seed=plan.seeds,
             batch_size=batch_size,
-            eot=eot,
+            eot=plan.eot,
             on_progress=display.update,
+            plan=plan.model_dump(mode="json"),
         )
     return _show(run, console, as_json)
+
+
+def _plan(context: click.Context, config: Path | None) -> Plan:
+    """The plan of the file, if there is one, with what was given on the command line."""
+    from click.core import ParameterSource
+
+    from brusle.cli.options import number_or_all
+    from brusle.evaluation.plan import Plan, read_yaml
+
+    given = {
+        name: value
+        for name, value in context.params.items()
+        if name in Plan.model_fields
+        and context.get_parameter_source(name) is not ParameterSource.DEFAULT
+    }
+    if "targets" in given:
+        given["targets"] = number_or_all(given["targets"])
+    values = {} if config is None else read_yaml(config)
+    return Plan.of(values | given, "the plan" if config is None else str(config))
 
 
 def _show(run: Run, console: Console, as_json: bool) -> int:

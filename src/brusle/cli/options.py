@@ -77,13 +77,13 @@ def search_options(queries: int, several: bool = False) -> Decorator:
 
     Args:
         queries: default of ``--queries``.
-        several: ``--attack`` may be repeated.
+        several: ``--attack`` and ``--seed`` may be repeated.
     """
     again = " Repeat for several." if several else ""
     options = (
         click.option(
             "--attack",
-            "specs" if several else "spec",
+            "attacks" if several else "spec",
             default=("brusle",) if several else "brusle",
             multiple=several,
             show_default=True,
@@ -103,7 +103,13 @@ def search_options(queries: int, several: bool = False) -> Decorator:
             help="Most queries per image.",
         ),
         click.option(
-            "--seed", type=int, default=0, show_default=True, help="Same seed, same result."
+            "--seed",
+            "seeds" if several else "seed",
+            type=int,
+            default=(0,) if several else 0,
+            multiple=several,
+            show_default=True,
+            help=f"Same seed, same result.{again}",
         ),
         click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
     )

@@ -41,15 +41,17 @@ DEFAULT_PIXELS: dict[GoalName, tuple[int, ...]] = {"untargeted": (2, 5), "target
 
 @dataclass(frozen=True)
 class Setting:
-    """One line of the final table: an attack (with its budgets) and a goal."""
+    """One line of the final table: an attack (with its budgets), a goal, and a seed."""
 
     attack: AnyAttack
     goal: GoalName
+    seed: int = 0
 
     @property
     def title(self) -> str:
         """For people."""
-        return f"{self.attack.label} {self.goal}, {self.attack.pixels} px"
+        seed = f", seed {self.seed}" if self.seed else ""
+        return f"{self.attack.label} {self.goal}, {self.attack.pixels} px{seed}"
 
     @property
     def slug(self) -> str:
@@ -111,6 +113,7 @@ class Run:
         settings = [
             {
                 "goal": setting.goal,
+                "seed": setting.seed,
                 "attack": setting.attack.label,
                 "options": asdict(setting.attack),  # type: ignore[call-overload]
                 "summary": summary.as_dict(),
@@ -153,11 +156,12 @@ def evaluate(
     targets: Targets = 1,
     defences: Sequence[str] = (),
     limit: int | None = None,
-    seed: int = 0,
+    seed: int | Sequence[int] = 0,
     batch_size: int | None = None,
     eot: int = 1,
     device: str = "auto",
     on_progress: Callable[[Setting, Progress], None] | None = None,
+    plan: Mapping[str, Any] | None = None,
 ) -> Run:
     """Attack a victim on a data set and write a run folder.
 
@@ -175,14 +179,18 @@ def evaluate(
         targets: for a targeted goal, ``"all"`` other classes or so many random ones per image.
         defences: defences before the victim, as in ``["rnd:0.02"]``; the first is the innermost.
         limit: most images, evenly over the classes.
-        seed: same seed, same result.
+        seed: same seed, same result. With several, every attack runs once for each, on the same
+            images, and targets are drawn with the first.
         batch_size: most images in one call of the victim; None chooses by image size.
         eot: answers of a randomised victim that are averaged for every candidate.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
         on_progress: called after every round.
+        plan: what was asked for, in the user's words, to be kept with the results.
     """
     began = time.monotonic()
-    settings = _settings(attacks, (goal,) if isinstance(goal, str) else goal)
+    seeds = (seed,) if isinstance(seed, int) else tuple(seed)
+    seed = seeds[0]
+    settings = _settings(attacks, (goal,) if isinstance(goal, str) else goal, seeds)
     model = defend(as_victim(victim, device), defences)
     dataset, manifest = _images_and_targets(data, pairs, targets, limit, seed, model, settings)
     check_fit(dataset, model)
@@ -196,13 +204,14 @@ def evaluate(
         starting = StartingImages(pool, model, seed, batch_size)
     with Store.memory() if folder is None else Store.write(folder) as store:
         _check_same_victim(store, model)
+        store.note({"plan": dict(plan or {}), "data": dataset.name, "pairs": manifest.digest})
         for setting in settings:
             watch = None if on_progress is None else _watcher(on_progress, setting)
             images, aims = dataset, None
             if setting.goal == "targeted":
                 images, aims = manifest.targeted(dataset)
             problems = Problems.make(images.images, images.labels, aims)
-            stored = _Stored(store, setting, problems, images.names, seed, eot)
+            stored = _Stored(store, setting, problems, images.names, eot)
             run.resumed += len(stored)
             todo = stored.todo()
             if len(todo):
@@ -211,7 +220,7 @@ def evaluate(
                     setting.attack,
                     model,
                     replace(some, starts=_starts(setting.attack, starting, some)),
-                    seed=seed,
+                    seed=setting.seed,
                     batch_size=batch_size,
                     eot=eot,
                     on_progress=watch,
@@ -236,18 +245,17 @@ class _Stored:
         setting: Setting,
         problems: Problems,
         names: Sequence[str],
-        seed: int,
         eot: int,
     ) -> None:
         self.store, self.setting, self.problems = store, setting, problems
-        self.names, self.seed = names, seed
-        key = f"{setting.attack!r} {setting.goal} seed={seed} eot={eot}"
+        self.names = names
+        key = f"{setting.attack!r} {setting.goal} seed={setting.seed} eot={eot}"
         description = {
             "attack": setting.attack.label,
             "goal": setting.goal,
             "pixels": setting.attack.pixels,
             "queries": setting.attack.queries,
-            "seed": seed,
+            "seed": setting.seed,
             "eot": eot,
             "problems": len(problems),
         }
@@ -276,7 +284,7 @@ class _Stored:
             self.store.rows(self.number),
             self.problems,
             self.setting.attack,
-            self.seed,
+            self.setting.seed,
             traits(victim).randomised,
             self.names,
             notes_on(self.setting.attack, victim),
@@ -326,6 +334,7 @@ def _starts(
 def _settings(
     attacks: Sequence[AnyAttack] | Mapping[GoalName, Sequence[AnyAttack]] | None,
     goals: Sequence[GoalName],
+    seeds: Sequence[int],
 ) -> list[Setting]:
     for goal in goals:
         if goal not in GOALS:
@@ -334,7 +343,8 @@ def _settings(
         attacks = {g: [brusle.attacks.BruSLe(p, 300) for p in DEFAULT_PIXELS[g]] for g in goals}
     if not isinstance(attacks, Mapping):
         attacks = dict.fromkeys(goals, attacks)
-    return [Setting(attack, goal) for goal in goals for attack in attacks.get(goal, ())]
+    pairs = [(attack, goal) for goal in goals for attack in attacks.get(goal, ())]
+    return [Setting(attack, goal, seed) for attack, goal in pairs for seed in seeds]
 
 
 def result_rows(setting: Setting, result: AttackResult) -> Iterable[dict[str, Any]]:

@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 
 from brusle.evaluation.metrics import Rate
-from brusle.evaluation.runner import Run
+from brusle.evaluation.runner import Run, Setting
 
 
 def summary_table(run: Run) -> Table:
@@ -22,9 +22,11 @@ def summary_table(run: Run) -> Table:
     )
     summaries = run.summaries()
     marks = list(dict.fromkeys(q for s in summaries for q in s.asr_at))[-3:-1]
-    several = len({setting.attack.label for setting in run.settings}) > 1
+    labels = [_label(setting) for setting in run.settings]
+    several = len(set(labels)) > 1
     if several:
-        table.add_column("attack", overflow="fold", min_width=10)
+        table.add_column("attack", overflow="fold")
+        marks = marks[-1:]  # the names take their place
     table.add_column("goal", no_wrap=True)
     table.add_column("pixels\nused/max", justify="right", no_wrap=True)
     for q in marks:
@@ -33,18 +35,19 @@ def summary_table(run: Run) -> Table:
     randomised = any(s.stable is not None for s in summaries)
     if randomised:
         table.add_column("stable\nASR %", justify="right", no_wrap=True)
-    table.add_column("robust %\n\\[95 % CI]", justify="right", no_wrap=True)
+    robust = "robust %" if several else "robust %\n\\[95 % CI]"
+    table.add_column(robust, justify="right", no_wrap=True)
     table.add_column("queries\nmedian", justify="right", no_wrap=True)
     table.add_column("\nmean", justify="right", no_wrap=True)
-    for setting, s in zip(run.settings, summaries, strict=True):
+    for setting, label, s in zip(run.settings, labels, summaries, strict=True):
         table.add_row(
-            *([setting.attack.label] if several else []),
+            *([label] if several else []),
             setting.goal,
             f"{_number(s.mean_pixels, 1)}/{setting.attack.pixels}",
             *(_number(100 * s.asr_at[q].value, 0) if q in s.asr_at else "" for q in marks),
             f"[bold]{_percent(s.asr)}",
             *([_number(100 * s.stable.value, 0) if s.stable else ""] if randomised else []),
-            _percent(s.robust),
+            _number(100 * s.robust.value, 0) if several else _percent(s.robust),
             _number(s.median_queries, 0),
             _number(s.mean_queries, 0),
         )
@@ -65,6 +68,10 @@ def summary_table(run: Run) -> Table:
         )
     table.caption_justify = "left"
     return table
+
+
+def _label(setting: Setting) -> str:
+    return f"{setting.attack.label}, seed {setting.seed}" if setting.seed else setting.attack.label
 
 
 def _percent(rate: Rate) -> str:

@@ -1,0 +1,133 @@
+"""A plan: what an evaluation does, as data that can be written down, checked, and hashed.
+
+    victim: zoo:cifar10-resnet20
+    data: sample
+    goals: [targeted]
+    attacks: [brusle, "sparse-rs:alpha_init=0.8"]
+    pixels: [10, 20]
+    queries: 500
+    seeds: [0, 1, 2]
+
+What does not change results (device, batch size, folder) is not part of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, ValidationError
+
+from brusle.attacks import make, standard
+from brusle.attacks.base import AnyAttack
+from brusle.errors import DataError, InputError
+from brusle.evaluation.runner import DEFAULT_PIXELS, GOALS, GoalName
+from brusle.names import hint
+from brusle.oracle import Victim
+
+
+def _several(value: Any) -> Any:
+    """One thing where several may stand."""
+    return (value,) if isinstance(value, str | int) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_several)]
+Counts = Annotated[tuple[PositiveInt, ...], BeforeValidator(_several)]
+
+
+class Plan(BaseModel):
+    """What to evaluate; see the top of this file.
+
+    Attributes:
+        victim: name of the victim.
+        defences: defences before it, the innermost first.
+        data: name of the data.
+        pairs: manifest of images and targets, instead of ``data``, ``limit`` and ``targets``.
+        limit: most images, evenly over the classes; None takes all.
+        targets: targets per image: a number, or "all".
+        goals: untargeted, targeted, or both.
+        attacks: attacks by name, with options.
+        standard: instead of ``attacks``, the standard ensemble.
+        minimal: look for the fewest pixels.
+        pixels: budgets, for all goals or for each; None takes the defaults.
+        queries: most queries per image and attack.
+        seeds: every attack runs once for each; targets are drawn with the first.
+        eot: answers that are averaged for every candidate.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    victim: str = "zoo:cifar10-resnet20"
+    defences: Names = ()
+    data: str = "sample"
+    pairs: Path | None = None
+    limit: PositiveInt | None = 100
+    targets: PositiveInt | Literal["all"] = 1
+    goals: Annotated[tuple[GoalName, ...], BeforeValidator(_several)] = GOALS
+    attacks: Names = ("brusle",)
+    standard: bool = False
+    minimal: bool = False
+    pixels: Counts | dict[GoalName, Counts] | None = None
+    queries: PositiveInt = 300
+    seeds: Annotated[tuple[int, ...], BeforeValidator(_several), Field(min_length=1)] = (0,)
+    eot: PositiveInt = 1
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], where: str = "the plan") -> Plan:
+        """A plan of these values; what is wrong with them is one short error."""
+        unknown = [key for key in values if key not in cls.model_fields]
+        if unknown:
+            close = hint(str(unknown[0]), cls.model_fields)
+            raise InputError(f"{where} has no key {unknown[0]!r}{close}")
+        try:
+            plan = cls(**values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = first["loc"][0] if first["loc"] else "it"
+            raise InputError(f"{where}: {place} is {first['input']!r}: {first['msg']}") from error
+        if plan.standard and (plan.minimal or plan.attacks != ("brusle",)):
+            raise InputError(f"{where}: standard chooses the attacks: leave attacks, minimal out")
+        return plan
+
+    @classmethod
+    def read(cls, path: str | Path) -> Plan:
+        """A plan from a YAML file."""
+        return cls.of(read_yaml(path), str(path))
+
+    @property
+    def digest(self) -> str:
+        """A short hash that names the plan: the same for the same plan, however it was written."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
+
+    def attacks_on(self, victim: Victim) -> dict[GoalName, list[AnyAttack]]:
+        """The attacks for each goal; what the standard ensemble is depends on the victim."""
+        return {goal: self._attacks(victim, goal) for goal in self.goals}
+
+    def _attacks(self, victim: Victim, goal: GoalName) -> list[AnyAttack]:
+        pixels = self.pixels
+        if isinstance(pixels, dict):
+            pixels = pixels.get(goal)
+        attacks: list[AnyAttack] = []
+        for budget in pixels or DEFAULT_PIXELS[goal]:
+            if self.standard:
+                attacks.append(standard(victim, budget, self.queries))
+            else:
+                attacks += [make(s, budget, self.queries, self.minimal) for s in self.attacks]
+        return attacks
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """A YAML file of keys and values."""
+    try:
+        values = yaml.safe_load(Path(path).read_text())
+    except OSError as error:
+        raise DataError(f"cannot read the plan {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        problem = str(error).replace("\n", " ")
+        raise DataError(f"{path} is no YAML: {problem}") from error
+    if not isinstance(values, dict):
+        raise DataError(f"{path} is no plan: it must be keys and values, as in 'queries: 500'")
+    return values

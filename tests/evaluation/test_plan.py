@@ -1,0 +1,72 @@
+"""Plans: the same however they are written, and refused where they are wrong."""
+
+import pytest
+
+import brusle
+from brusle.attacks import BruSLe, Ensemble, Minimal, SparseRS
+from brusle.errors import DataError, InputError
+from brusle.evaluation.plan import Plan
+
+VICTIM = brusle.victims.wrap(lambda x: x, output="logits")
+
+
+def test_a_file_and_values_are_the_same_plan(tmp_path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("goals: targeted\nattacks: [brusle, sparse-rs]\npixels: [10]\nseeds: 3\n")
+    values = {"goals": ["targeted"], "attacks": ("brusle", "sparse-rs"), "pixels": 10, "seeds": [3]}
+    assert Plan.read(path) == Plan.of(values)
+    assert Plan.read(path).digest == Plan.of(dict(reversed(values.items()))).digest
+    assert Plan.of(values | {"queries": 301}).digest != Plan.of(values).digest
+    assert Plan.of({}).digest == Plan.of({"queries": 300}).digest
+
+
+def test_attacks_of_a_plan() -> None:
+    plan = Plan.of({"attacks": ["brusle", "sparse-rs:synthetic=true"], "pixels": {"targeted": 7}})
+    attacks = plan.attacks_on(VICTIM)
+    assert attacks["targeted"] == [BruSLe(7, 300), SparseRS(7, 300, synthetic=True)]
+    assert [a.pixels for a in attacks["untargeted"]] == [2, 2, 5, 5]  # not said: the defaults
+    fewest = Plan.of({"minimal": True, "goals": "targeted", "pixels": 9, "queries": 50})
+    assert fewest.attacks_on(VICTIM) == {"targeted": [Minimal(BruSLe(9, 10), 50)]}
+    several = Plan.of({"standard": True, "goals": "untargeted", "pixels": 4, "queries": 5})
+    members = [BruSLe(4, 5), SparseRS(4, 5)]  # a function has no gradients
+    assert several.attacks_on(VICTIM) == {"untargeted": [Ensemble(members, "Standard")]}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"querys": 3}, "the plan has no key 'querys': did you mean 'queries'?"),
+        ({"queries": 0}, "the plan: queries is 0: .*greater than 0"),
+        ({"goals": ["sideways"]}, "goals is 'sideways'"),
+        ({"targets": "some"}, "targets is 'some'"),
+        ({"seeds": []}, "seeds"),
+        ({"standard": True, "attacks": "sparse-rs"}, "standard chooses the attacks"),
+    ],
+)
+def test_bad_values(values, message) -> None:
+    with pytest.raises(InputError, match=message):
+        Plan.of(values)
+
+
+def test_bad_files(tmp_path) -> None:
+    with pytest.raises(DataError, match="cannot read the plan"):
+        Plan.read(tmp_path / "none.yaml")
+    path = tmp_path / "plan.yaml"
+    path.write_text("a: [1")
+    with pytest.raises(DataError, match="is no YAML"):
+        Plan.read(path)
+    path.write_text("- a\n- b\n")
+    with pytest.raises(DataError, match="is no plan: it must be keys and values"):
+        Plan.read(path)
+    path.write_text("querys: 3\n")
+    with pytest.raises(InputError, match="plan.yaml has no key 'querys'"):
+        Plan.read(path)
+
+
+def test_several_seeds_on_the_same_pairs() -> None:
+    run = brusle.evaluate(attacks=[BruSLe(8, 12)], goal="targeted", limit=10, seed=[4, 5])
+    first, second = run.results
+    assert (first.seed, second.seed) == (4, 5)
+    assert first.problems.targets.tolist() == second.problems.targets.tolist()
+    assert first.losses.tolist() != second.losses.tolist()
+    assert [s.title[-6:] for s in run.settings] == ["seed 4", "seed 5"]
