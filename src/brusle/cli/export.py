@@ -1,0 +1,55 @@
+"""``brusle export``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--to", type=_FILE, help="Rows of all attacks, to FILE.csv, FILE.json or FILE.parquet."
+)
+@click.option(
+    "--images",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Adversarial images as PNG, to this folder.",
+)
+@click.option("--npz", type=_FILE, help="Adversarial images as arrays, to this file.")
+@click.option("--data", help="Where the original images are. Default: as pairs.json says.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
+def command(
+    run: Path,
+    to: Path | None,
+    images: Path | None,
+    npz: Path | None,
+    data: str | None,
+    as_json: bool,
+) -> None:
+    """Write what the folder RUN holds in other formats; also while it is running.
+
+    Adversarial images are those of the successes, rebuilt from the originals and the stored edits.
+    """
+    from brusle.evaluation.export import export_images, export_npz, export_rows
+
+    if to is None and images is None and npz is None:
+        raise click.UsageError("say what to write: --to, --images or --npz")
+    written: list[dict[str, Any]] = []
+    if to is not None:
+        written.append({"what": "rows", "count": export_rows(run, to, data), "to": str(to)})
+    if images is not None:
+        count = export_images(run, images, data)
+        written.append({"what": "images", "count": count, "to": str(images)})
+    if npz is not None:
+        written.append({"what": "images", "count": export_npz(run, npz, data), "to": str(npz)})
+    if as_json:
+        click.echo(json.dumps(written, indent=2))
+        return
+    for part in written:
+        click.echo(f"{part['count']} {part['what']} written to {part['to']}")

@@ -1,0 +1,145 @@
+"""``brusle status``."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from brusle.evaluation.metrics import Rate
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON; with --watch, a line each.")
+@click.option(
+    "--watch",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Look again after so many seconds, until no run writes to the folder.",
+)
+def command(run: Path, as_json: bool, watch: float | None) -> None:
+    """Say how far the evaluation in the folder RUN is; also while it is running."""
+    from rich.console import Console
+
+    console = Console()
+    while True:
+        found = look(run)
+        if as_json:
+            click.echo(json.dumps(found, indent=None if watch else 2))
+        else:
+            if watch and console.is_terminal:
+                console.clear()
+            _show(found, console)
+        # settings appear in the store one after the other: only the writer knows the last one
+        if watch is None or not found["writing"]:
+            return
+        time.sleep(watch)
+
+
+def look(folder: Path) -> dict[str, Any]:
+    """What is stored in a run folder, and whether a run is writing to it."""
+    from brusle.evaluation.store import Store
+
+    writing = is_written(folder)  # first: if it has ended by now, what is read next is final
+    with Store.read(folder) as store:
+        about, settings, counts = store.about(), store.settings(), store.counts()
+    lines = [_setting(setting, counts.get(number, {})) for number, setting in settings.items()]
+    return {"run": str(folder), "writing": writing, "about": about, "settings": lines}
+
+
+def is_written(folder: Path) -> bool:
+    """Whether a run holds the lock of the folder at this moment."""
+    import fcntl
+
+    from brusle.evaluation.store import LOCK
+
+    try:
+        with (folder / LOCK).open() as lock:
+            # shared, so that two who look do not take each other for a run; closing releases it
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # no lock: nothing was ever written here
+    return False
+
+
+def _setting(setting: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, Any]:
+    from brusle.results import Status
+
+    ordered = {status: counts[status] for status in get_args(Status) if status in counts}
+    stored, rate = sum(counts.values()), _rate(counts)
+    return {**setting, "stored": stored, "counts": ordered, "asr": rate.as_dict()}
+
+
+def _rate(counts: Mapping[str, int]) -> Rate:
+    """Success rate over the images that were classified correctly and without error."""
+    from brusle.evaluation.metrics import Rate
+
+    attacked = sum(counts.values()) - counts.get("skipped", 0) - counts.get("error", 0)
+    return Rate(counts.get("success", 0), attacked)
+
+
+def _show(found: Mapping[str, Any], console: Console) -> None:
+    from rich.markup import escape
+
+    about = found["about"]
+    state = "[green]a run is writing[/]" if found["writing"] else "no run is writing"
+    versions = [f"{name} {about[name]}" for name in ("brusle", "python", "torch") if name in about]
+    console.print(f"[bold]{escape(found['run'])}[/]: {state}")
+    if "victim" in about:
+        weights = f" (weights {about['weights']})" if about.get("weights") else ""
+        console.print(escape(f"victim {about['victim']}{weights}; {', '.join(versions)}"))
+    if found["settings"]:
+        console.print(_table(found["settings"]))
+    else:
+        console.print("no attack has begun yet")
+
+
+def _table(settings: list[dict[str, Any]]) -> Table:
+    """One line per setting; fits a terminal of 80 columns."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("attack and goal", overflow="fold", min_width=12)
+    table.add_column("pixels", justify="right", no_wrap=True)
+    table.add_column("queries", justify="right", no_wrap=True)
+    table.add_column("stored", justify="right", no_wrap=True)
+    table.add_column("ASR %\n\\[95 % CI]", justify="right", no_wrap=True)
+    table.add_column("results", min_width=16)
+    seeds = {setting["seed"] for setting in settings}
+    for setting in settings:
+        name = f"{setting['attack']} {setting['goal']}"
+        name += f", seed {setting['seed']}" if len(seeds) > 1 else ""
+        name += f", eot {setting['eot']}" if setting["eot"] > 1 else ""
+        table.add_row(
+            escape(name),
+            str(setting["pixels"]),
+            str(setting["queries"]),
+            f"{setting['stored']}/{setting['problems']}",
+            _percent(setting["asr"]),
+            ", ".join(f"{count} {status}" for status, count in setting["counts"].items()),
+        )
+    if any(setting["stored"] < setting["problems"] for setting in settings):
+        table.caption = "Successes end earlier than failures: an unfinished rate is too high."
+        table.caption_justify = "left"
+    return table
+
+
+def _percent(rate: Mapping[str, Any]) -> str:
+    """``61 [54, 68]``."""
+    if not rate["count"]:
+        return "-"
+    value, low, high = (f"{100 * rate[name]:.0f}" for name in ("value", "low", "high"))
+    return f"[bold]{value}[/] [dim]\\[{low}, {high}][/dim]"

@@ -1,0 +1,248 @@
+"""What is stored in a run folder, in other formats and asked again."""
+
+import csv
+import json
+import sqlite3
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from models import integer_model, own_labels, random_images
+
+import brusle
+from brusle.attacks import BruSLe
+from brusle.data import load, read_image
+from brusle.defences import RandomNoise
+from brusle.errors import DataError, InputError
+from brusle.evaluation.export import export_images, export_npz, export_rows, stored_rows
+from brusle.evaluation.recheck import originals, recheck
+from brusle.evaluation.store import FILE, Store, pack_edits
+
+SHAPE = (3, 8, 10)  # not square: rows and columns cannot be mistaken for each other
+MODEL = integer_model(SHAPE, 4)
+IMAGES = random_images(12, SHAPE)
+DATA = (IMAGES, own_labels(MODEL, IMAGES))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> brusle.evaluation.Run:
+    out = tmp_path_factory.mktemp("runs") / "run"
+    return brusle.evaluate(MODEL.victim(), DATA, [BruSLe(3, 30), BruSLe(4, 30)], out=out)
+
+
+@pytest.fixture
+def folder(run, tmp_path) -> Path:
+    """A copy of the run's folder that a test may damage."""
+    for name in (FILE, "pairs.json"):
+        (tmp_path / name).write_bytes((run.folder / name).read_bytes())
+    return tmp_path
+
+
+def change(folder: Path, column: str, value, where: str) -> None:
+    with sqlite3.connect(folder / FILE) as connection:
+        changed = connection.execute(f"UPDATE rows SET {column} = ? WHERE {where}", (value,))
+        assert changed.rowcount == 1
+    connection.close()
+
+
+def first_success(folder: Path, setting: int = 1):
+    with Store.read(folder) as store:
+        return next(row for row in store.rows(setting) if row.status == "success")
+
+
+def test_rows_are_those_of_the_run(run) -> None:
+    mine = {(r["goal"], r["pixel_budget"], r["id"]): r for r in stored_rows(run.folder, DATA)}
+    theirs = {(r["goal"], r["pixel_budget"], r["id"]): r for r in run.rows()}
+    assert mine.keys() == theirs.keys() and len(mine) == 48
+    for key, row in theirs.items():
+        assert row.items() <= mine[key].items()
+
+
+def test_edits_name_row_column_and_colour(run) -> None:
+    names = dict(zip(run.data.names, IMAGES, strict=True))
+    rows = stored_rows(run.folder, DATA)
+    assert any(row["edits"] for row in rows)
+    result = run.results[0]
+    final = dict(zip(result.problems.ids.tolist(), result.images, strict=True))
+    for row in rows:
+        if (row["goal"], row["pixel_budget"]) != ("untargeted", 3):
+            continue
+        image = names[row["image"]].clone()
+        for edit in row["edits"]:
+            image[:, edit["row"], edit["column"]] = torch.tensor(edit["colour"]).float() / 255
+        assert torch.equal(image, final[row["id"]])
+        assert len(row["edits"]) == row["pixels"]
+
+
+def test_a_noted_shape_is_enough_for_rows(folder) -> None:
+    with Store.write(folder) as store:
+        store.note({"shape": SHAPE})
+    assert stored_rows(folder) == stored_rows(folder, DATA)
+
+
+def test_csv_and_json_hold_the_same(run, tmp_path) -> None:
+    assert export_rows(run.folder, tmp_path / "deep" / "rows.csv", DATA) == 48
+    assert export_rows(run.folder, tmp_path / "rows.json", DATA) == 48
+    with (tmp_path / "deep" / "rows.csv").open(newline="") as file:
+        flat = list(csv.DictReader(file))
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert rows == stored_rows(run.folder, DATA)
+    for one, other in zip(flat, rows, strict=True):
+        assert json.loads(one["edits"]) == other["edits"]
+        assert one["target"] == ("" if other["target"] is None else str(other["target"]))
+        assert (one["image"], one["status"]) == (other["image"], other["status"])
+
+
+def test_parquet_holds_the_same_with_types(run, tmp_path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    export_rows(run.folder, tmp_path / "rows.parquet", DATA)
+    table = parquet.read_table(tmp_path / "rows.parquet")
+    assert table.to_pylist() == stored_rows(run.folder, DATA)
+    types = {name: str(table.schema.field(name).type) for name in ("target", "loss", "stable")}
+    assert types == {"target": "int64", "loss": "double", "stable": "bool"}
+
+
+def test_parquet_without_pyarrow_says_what_to_install(run, tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InputError, match=r'pip install "brusle\[parquet\]"'):
+        export_rows(run.folder, tmp_path / "rows.parquet", DATA)
+    assert not (tmp_path / "rows.parquet").exists()
+
+
+def test_bad_requests(run, tmp_path) -> None:
+    with pytest.raises(InputError, match=r"name it .csv, .json, .parquet"):
+        export_rows(run.folder, tmp_path / "rows.xlsx")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot write"):
+        export_rows(run.folder, tmp_path / "file" / "rows.csv", DATA)
+    with Store.write(tmp_path / "empty"):
+        pass
+    with pytest.raises(DataError, match="no attack is stored in .* yet"):
+        stored_rows(tmp_path / "empty")
+    with pytest.raises(DataError, match="has no pairs.json yet"):
+        originals(tmp_path / "empty")
+
+
+def test_arrays_are_not_kept(run, tmp_path) -> None:
+    with pytest.raises(DataError, match=r"were arrays.* give --data npz:FILE"):
+        export_images(run.folder, tmp_path)
+    np.savez(tmp_path / "d.npz", images=IMAGES.numpy(), labels=DATA[1].numpy())
+    assert export_images(run.folder, tmp_path / "out", f"npz:{tmp_path / 'd.npz'}") > 0
+    with pytest.raises(DataError, match="is not the one of the manifest"):
+        originals(run.folder, data=(1 - IMAGES, DATA[1]))
+
+
+def test_images_are_the_adversarial_ones(run, tmp_path) -> None:
+    count = export_images(run.folder, tmp_path / "out", DATA)
+    assert count == sum(int(result.success.sum()) for result in run.results)
+    assert len(list((tmp_path / "out").rglob("*.png"))) == count
+    found = 0
+    for number, (setting, result) in enumerate(zip(run.settings, run.results, strict=True), 1):
+        for i in result.success.nonzero()[:, 0].tolist():
+            targets = result.problems.targets
+            aim = "" if targets is None else f"-to-{int(targets[i])}"
+            name = f"{number:02d}-brusle-{setting.goal}-{setting.attack.pixels}-px"
+            path = tmp_path / "out" / name / f"{result.names[i]}{aim}.png"
+            assert torch.equal(read_image(path), result.images[i])
+            found += 1
+    assert found == count
+
+
+def test_npz_can_be_read_as_data(run, tmp_path) -> None:
+    count = export_npz(run.folder, tmp_path / "adversarial.npz", DATA)
+    data = load(f"npz:{tmp_path / 'adversarial.npz'}")
+    assert len(data) == count
+    said = MODEL.function(data.images).argmax(1)
+    assert bool((said != data.labels).all())
+    with np.load(tmp_path / "adversarial.npz") as arrays:
+        assert arrays["final_labels"].tolist() == said.tolist()
+        aimed = arrays["targets"] >= 0
+        assert aimed.any() and (arrays["targets"] == arrays["final_labels"])[aimed].all()
+
+
+def test_every_success_of_a_sound_run_holds(run) -> None:
+    model = integer_model(SHAPE, 4)
+    found = recheck(run.folder, model.victim(), DATA, batch_size=5)
+    assert found.checked == sum(int(result.success.sum()) for result in run.results) > 10
+    assert (found.held, found.doubts, found.failed) == (found.checked, (), False)
+    assert model.seen == found.checked  # every success is asked for once
+
+
+def test_a_changed_edit_is_found_in_exactly_that_row(folder) -> None:
+    row = first_success(folder)
+    original = originals(folder, data=DATA).images[int(row.image)]
+    nothing = np.frombuffer(row.edits[: 4 * row.pixels], dtype="<u4").astype(np.int64)
+    back = (original.flatten(1)[:, nothing] * 255).round().byte().T.contiguous().numpy().tobytes()
+    change(
+        folder,
+        "edits",
+        row.edits[: 4 * row.pixels] + back,
+        f"problem = {row.problem} AND setting = 1",
+    )
+    found = recheck(folder, MODEL.victim(), DATA)
+    assert found.failed and found.held == found.checked - 1
+    (doubt,) = found.doubts
+    assert (doubt.setting, doubt.image, doubt.target) == (1, row.image, row.target)
+    assert doubt.reason == f"after an 8-bit PNG round trip the victim says class {row.label}"
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        ("edits", "5 pixels differ from the original, 3 are allowed"),
+        ("label", "with its label and target is not what was attacked"),
+        ("image", "is not in pairs.json"),
+        ("position", "are damaged"),
+        ("length", "are damaged"),
+    ],
+)
+def test_other_changes_are_found_too(folder, column, reason) -> None:
+    row = first_success(folder)
+    original = originals(folder, data=DATA).images[int(row.image)]
+    image = original.clone()
+    image[:, 0, :5] = 1 - image[:, 0, :5]
+    far = (10**6).to_bytes(4, "little") + bytes(3)
+    changes = {
+        "edits": ("edits", pack_edits(original, image)),
+        "label": ("label", (row.label + 1) % 4),
+        "image": ("image", "99999"),
+        "position": ("edits", far),
+        "length": ("edits", row.edits + b"\0"),
+    }
+    change(folder, *changes[column], f"problem = {row.problem} AND setting = 1")
+    found = recheck(folder, MODEL.victim(), DATA)
+    assert found.failed
+    (doubt,) = found.doubts
+    assert reason in doubt.reason
+
+
+def test_another_model_is_refused_if_its_weights_tell(tmp_path) -> None:
+    def net(seed: int) -> torch.nn.Module:
+        torch.manual_seed(seed)
+        return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(240, 4))
+
+    labels = net(0)(IMAGES).argmax(1)
+    brusle.evaluate(net(0), (IMAGES, labels), [BruSLe(3, 20)], "untargeted", tmp_path)
+    found = recheck(tmp_path, net(0), (IMAGES, labels))
+    assert found.held == found.checked > 0
+    with pytest.raises(DataError, match=r"Sequential has weights \w+, the run had \w+: give"):
+        recheck(tmp_path, net(1), (IMAGES, labels))
+    with pytest.raises(DataError, match=r"counting has weights unknown, the run had \w+"):
+        recheck(tmp_path, MODEL.victim(), (IMAGES, labels))
+    with pytest.raises(InputError, match="'Sequential', was made in Python and .* give --victim"):
+        recheck(tmp_path)
+
+
+def test_a_randomised_victim_may_miss_but_not_lie(tmp_path) -> None:
+    victim = RandomNoise(MODEL.victim(), 0.05)
+    brusle.evaluate(victim, DATA, [BruSLe(3, 30)], "untargeted", tmp_path)
+    found = recheck(tmp_path, victim, DATA)
+    assert found.randomised and not found.failed
+    assert 0 < found.held < found.checked  # strong noise: first hits are not stable
+    assert all(doubt.chance for doubt in found.doubts)
+    assert recheck(tmp_path, victim, DATA, batch_size=2) == found
+    row = first_success(tmp_path)
+    change(tmp_path, "label", (row.label + 1) % 4, f"problem = {row.problem}")
+    assert recheck(tmp_path, victim, DATA).failed
