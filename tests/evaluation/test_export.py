@@ -170,21 +170,19 @@ def test_every_success_of_a_sound_run_holds(run) -> None:
     assert model.seen == found.checked  # every success is asked for once
 
 
-def test_a_changed_edit_is_found_in_exactly_that_row(folder) -> None:
-    row = first_success(folder)
+@pytest.mark.parametrize("setting", [1, 3])  # untargeted, targeted
+def test_a_changed_edit_is_found_in_exactly_that_row(folder, setting) -> None:
+    row = first_success(folder, setting)
+    assert (row.target is None) == (setting == 1)
     original = originals(folder, data=DATA).images[int(row.image)]
-    nothing = np.frombuffer(row.edits[: 4 * row.pixels], dtype="<u4").astype(np.int64)
-    back = (original.flatten(1)[:, nothing] * 255).round().byte().T.contiguous().numpy().tobytes()
-    change(
-        folder,
-        "edits",
-        row.edits[: 4 * row.pixels] + back,
-        f"problem = {row.problem} AND setting = 1",
-    )
+    where = np.frombuffer(row.edits[: 4 * row.pixels], dtype="<u4").astype(np.int64)
+    colours = (original.flatten(1)[:, where] * 255).round().byte().T.contiguous()
+    undone = row.edits[: 4 * row.pixels] + colours.numpy().tobytes()
+    change(folder, "edits", undone, f"problem = {row.problem} AND setting = {setting}")
     found = recheck(folder, MODEL.victim(), DATA)
     assert found.failed and found.held == found.checked - 1
     (doubt,) = found.doubts
-    assert (doubt.setting, doubt.image, doubt.target) == (1, row.image, row.target)
+    assert (doubt.setting, doubt.image, doubt.target) == (setting, row.image, row.target)
     assert doubt.reason == f"after an 8-bit PNG round trip the victim says class {row.label}"
 
 
