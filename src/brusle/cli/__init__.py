@@ -1,7 +1,8 @@
 """The command line. One thin file per command, imported when it is used.
 
 Exit codes: 0 all is well; 1 ``brusle attack`` found no adversarial image; 2 the request was
-wrong; 3 the victim failed, on one image or on all; 130 interrupted.
+wrong; 3 the victim failed, on one image or on all, or a stored success does not hold
+(``brusle verify``); 130 interrupted.
 """
 
 from __future__ import annotations

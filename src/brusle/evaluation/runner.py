@@ -204,7 +204,10 @@ def evaluate(
         starting = StartingImages(pool, model, seed, batch_size)
     with Store.memory() if folder is None else Store.write(folder) as store:
         _check_same_victim(store, model)
-        store.note({"plan": dict(plan or {}), "data": dataset.name, "pairs": manifest.digest})
+        facts = {"data": dataset.name, "pairs": manifest.digest, "shape": list(shape)}
+        store.note({"plan": dict(plan or {})} | facts)
+        if folder is not None:
+            manifest.write(folder / "pairs.json")
         for setting in settings:
             watch = None if on_progress is None else _watcher(on_progress, setting)
             images, aims = dataset, None
@@ -257,7 +260,7 @@ class _Stored:
             "queries": setting.attack.queries,
             "seed": setting.seed,
             "eot": eot,
-            "problems": len(problems),
+            "problems": len(set(problems.ids.tolist())),
         }
         self.number = store.setting(key, description)
         self.done = {row.problem for row in store.rows(self.number)}
@@ -458,7 +461,6 @@ def _write_images(folder: Path, result: AttackResult) -> None:
 
 def _write(run: Run, folder: Path) -> None:
     rows = list(run.rows())
-    run.manifest.write(folder / "pairs.json")
     with (folder / "rows.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         writer.writeheader()

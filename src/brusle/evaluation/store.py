@@ -270,10 +270,11 @@ class Store:
             self._connection.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", items)
 
     def setting(self, key: str, description: Mapping[str, Any]) -> int:
-        """The number of a setting; new if its key is."""
+        """The number of a setting, new if its key is; the description may change."""
         with self._guard():
             self._connection.execute(
-                "INSERT OR IGNORE INTO settings (key, description) VALUES (?, ?)",
+                "INSERT INTO settings (key, description) VALUES (?, ?) "
+                "ON CONFLICT (key) DO UPDATE SET description = excluded.description",
                 (key, json.dumps(description)),
             )
             found = self._connection.execute("SELECT id FROM settings WHERE key = ?", (key,))
