@@ -186,9 +186,12 @@ def draw(store: Store, path: Path) -> None:
             known = [(m, store.get(line, pixels, m)) for m in line.marks]
             points = [(mark, 100 * rate.value) for mark, rate in known if rate is not None]
             if points:
-                style = {"color": f"C{at % 10}", "lw": 1.6, "marker": "o^s"[at // 10], "ms": 4}
+                white_box = "white-box" in line.title
+                colour = f"C{at}" if at < 10 else "black"
+                style = {"color": colour, "lw": 1.6, "ms": 5, "marker": "^" if white_box else "o"}
+                style["ls"] = "--" if white_box else "-"
                 axes.plot(*zip(*points, strict=True), label=line.title, **style)
-        axes.set(title=f"{pixels} pixels", xlabel="queries", xscale="log", ylim=(0, 100))
+        axes.set(title=f"{pixels} pixels", xlabel="queries", xscale="log", ylim=(-3, 103))
         ticks = [100, 200, 500, 2000]
         axes.set_xticks(ticks, [str(t) for t in ticks])
         axes.minorticks_off()
