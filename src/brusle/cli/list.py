@@ -43,6 +43,7 @@ def _names(kind: str) -> dict[str, str]:
 
 def _attacks() -> dict[str, str]:
     from dataclasses import fields
+    from inspect import getmodule
 
     from brusle.attacks import ATTACKS
 
@@ -50,5 +51,6 @@ def _attacks() -> dict[str, str]:
     for name, attack in ATTACKS.items():
         options = [f for f in fields(attack) if f.name not in ("pixels", "queries")]
         text = ", ".join(f"{f.name}={f.default}" for f in options)
-        lines[name] = f"{(attack.__doc__ or '').splitlines()[0]} Options: {text}"
+        about = (getattr(getmodule(attack), "__doc__", "") or "").splitlines()[0]  # cites the paper
+        lines[name] = f"{about} Needs {attack(pixels=1).needs}. Options: {text}"
     return lines
