@@ -1,6 +1,6 @@
 """What brusle adds on top of the model's own forward passes, as ratios within one run.
 
-    python benchmarks/overhead.py            all measurements (about five minutes on two cores)
+    python benchmarks/overhead.py            all measurements (a quarter of an hour on two cores)
     python benchmarks/overhead.py --quick    fewer repetitions
 
 Two kinds of number:

@@ -149,3 +149,12 @@ def test_an_evaluation_takes_starts_from_its_data() -> None:
     assert run.as_dict()["start_queries"] == run.start_queries
     spent = sum(int(result.ledger.total.sum()) for result in run.results)
     assert spent + run.start_queries == model.seen
+
+
+def test_a_wrapped_attack_gets_the_starts_of_the_attack_inside() -> None:
+    model, images, labels = problem(30)
+    inside = brusle.attacks.BruSLe(3, 10, palette="image")
+    wrapped = [brusle.attacks.Restarts(inside, 2), brusle.attacks.Ensemble([inside])]
+    run = brusle.evaluate(model.victim(), (images, labels), wrapped)  # untargeted as well
+    assert run.start_queries > 0
+    assert all(set(result.status) <= {"success", "failed"} for result in run.results)

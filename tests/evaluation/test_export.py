@@ -121,7 +121,7 @@ def test_bad_requests(run, tmp_path) -> None:
         pass
     with pytest.raises(DataError, match="no attack is stored in .* yet"):
         stored_rows(tmp_path / "empty")
-    with pytest.raises(DataError, match="has no pairs.json yet"):
+    with pytest.raises(DataError, match="has no pairs.json, which names the original images"):
         originals(tmp_path / "empty")
 
 

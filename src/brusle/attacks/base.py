@@ -84,9 +84,8 @@ class AnyAttack(Attack, Protocol):
     def label(self) -> str:
         """The name, for tables."""
 
-    @property
-    def takes_start(self) -> bool:
-        """Whether ``starts`` make a difference."""
+    def wants_start(self, targeted: bool) -> bool:
+        """Whether an evaluation should give ``starts``."""
 
 
 @dataclass(frozen=True)
@@ -133,10 +132,13 @@ class SparseAttack(CallableAttack):
         """Whether the search begins at an adversarial image, whatever its distance."""
         return False
 
-    @property
-    def takes_start(self) -> bool:
-        """Whether ``starts`` make a difference."""
-        return self.needs_start
+    def wants_start(self, targeted: bool) -> bool:
+        """Whether an evaluation should give ``starts``.
+
+        An untargeted attack that begins at an adversarial image finds one in noise by itself,
+        which is nearer than an image of another class would be.
+        """
+        return self.needs_start and targeted
 
     def loss_for(self, targeted: bool) -> Loss:
         """The loss that the search follows."""

@@ -112,8 +112,7 @@ class BruSLe(SparseAttack):
         """The authors' code does not look at the label during initialisation."""
         return self.variant == "paper"
 
-    @property
-    def takes_start(self) -> bool:
+    def wants_start(self, targeted: bool) -> bool:
         """The colours may come from a starting image."""
         return self.palette == "image"
 

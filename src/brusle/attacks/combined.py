@@ -38,10 +38,9 @@ class Wrapper(CallableAttack):
         """What the attack needs."""
         return self.attack.needs
 
-    @property
-    def takes_start(self) -> bool:
+    def wants_start(self, targeted: bool) -> bool:
         """As the attack."""
-        return self.attack.takes_start
+        return self.attack.wants_start(targeted)
 
     def check(self, problems: Problems) -> None:
         """Raise if the options do not fit the images."""
@@ -124,10 +123,9 @@ class Ensemble(CallableAttack):
         """The most that one of them needs."""
         return max((attack.needs for attack in self.attacks), key=_RANKS.index)
 
-    @property
-    def takes_start(self) -> bool:
+    def wants_start(self, targeted: bool) -> bool:
         """If one of them does."""
-        return any(attack.takes_start for attack in self.attacks)
+        return any(attack.wants_start(targeted) for attack in self.attacks)
 
     @property
     def label(self) -> str:

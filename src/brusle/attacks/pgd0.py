@@ -15,7 +15,6 @@ random colours, projected in the same way. Different here:
   colour value, so that images of other sizes have steps of the same length per value. Long steps
   exchange pixels more readily, which helped untargeted attacks on few pixels; targeted attacks did
   better with the short ones.
-* The authors follow the cross-entropy; see ``loss`` for what is followed here.
 * Equal gains are decided by position and not by a tiny noise, so that results are reproducible.
 """
 

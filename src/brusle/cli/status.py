@@ -111,6 +111,9 @@ def _table(settings: list[dict[str, Any]]) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
+    from brusle.evaluation.metrics import Rate
+    from brusle.report.tables import percent
+
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("attack and goal", overflow="fold", min_width=12)
     table.add_column("pixels", justify="right", no_wrap=True)
@@ -120,6 +123,7 @@ def _table(settings: list[dict[str, Any]]) -> Table:
     table.add_column("results", min_width=16)
     seeds = {setting["seed"] for setting in settings}
     for setting in settings:
+        rate = Rate(setting["asr"]["hits"], setting["asr"]["count"])
         name = f"{setting['attack']} {setting['goal']}"
         name += f", seed {setting['seed']}" if len(seeds) > 1 else ""
         name += f", eot {setting['eot']}" if setting["eot"] > 1 else ""
@@ -128,18 +132,10 @@ def _table(settings: list[dict[str, Any]]) -> Table:
             str(setting["pixels"]),
             str(setting["queries"]),
             f"{setting['stored']}/{setting['problems']}",
-            _percent(setting["asr"]),
+            f"[bold]{percent(rate)}",
             ", ".join(f"{count} {status}" for status, count in setting["counts"].items()),
         )
     if any(setting["stored"] < setting["problems"] for setting in settings):
         table.caption = "Successes end earlier than failures: an unfinished rate is too high."
         table.caption_justify = "left"
     return table
-
-
-def _percent(rate: Mapping[str, Any]) -> str:
-    """``61 [54, 68]``."""
-    if not rate["count"]:
-        return "-"
-    value, low, high = (f"{100 * rate[name]:.0f}" for name in ("value", "low", "high"))
-    return f"[bold]{value}[/] [dim]\\[{low}, {high}][/dim]"

@@ -9,7 +9,7 @@ from typing import Any
 
 from brusle.results import AttackResult
 
-_Z95 = statistics.NormalDist().inv_cdf(0.975)
+Z95 = statistics.NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Rate:
     @property
     def interval(self) -> tuple[float, float]:
         """Wilson score interval (JASA 1927): sound near 0 and 1, where mean +- 2 sigma is not."""
-        n, z = self.count, _Z95
+        n, z = self.count, Z95
         if n == 0:
             return 0.0, 1.0
         p = self.hits / n

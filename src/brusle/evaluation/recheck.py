@@ -160,8 +160,8 @@ def originals(folder: str | Path, like: Any = None, data: Data | None = None) ->
     path = Path(folder) / "pairs.json"
     if not path.exists():
         raise DataError(
-            f"{folder} has no pairs.json yet, which names the original images: it is written when "
-            f"the first attack on all images is done"
+            f"{folder} has no pairs.json, which names the original images: run the evaluation "
+            f"again, which writes it first"
         )
     manifest = Manifest.read(path)
     if data is None and manifest.data == "arrays":

@@ -48,10 +48,20 @@ class Setting:
     seed: int = 0
 
     @property
+    def name(self) -> str:
+        """The attack, and the seed if it is not 0."""
+        return f"{self.attack.label}, seed {self.seed}" if self.seed else self.attack.label
+
+    @property
     def title(self) -> str:
         """For people."""
         seed = f", seed {self.seed}" if self.seed else ""
         return f"{self.attack.label} {self.goal}, {self.attack.pixels} px{seed}"
+
+    @property
+    def wants_start(self) -> bool:
+        """Whether the attack should be given starting images for this goal."""
+        return self.attack.wants_start(self.goal == "targeted")
 
     @property
     def slug(self) -> str:
@@ -199,7 +209,7 @@ def evaluate(
     folder = None if out is None else Path(out)
     run = Run(model.name, str(model.device), dataset, manifest, seed, folder)
     starting = None
-    if any(setting.attack.takes_start for setting in settings):
+    if any(setting.wants_start for setting in settings):
         pool = source(manifest.data, like=model) if isinstance(data, str) else dataset
         starting = StartingImages(pool, model, seed, batch_size)
     with Store.memory() if folder is None else Store.write(folder) as store:
@@ -219,10 +229,12 @@ def evaluate(
             todo = stored.todo()
             if len(todo):
                 some = problems[todo]
+                if starting is not None and setting.wants_start:
+                    some = replace(some, starts=starting.choose(some))
                 run_attack(
                     setting.attack,
                     model,
-                    replace(some, starts=_starts(setting.attack, starting, some)),
+                    some,
                     seed=setting.seed,
                     batch_size=batch_size,
                     eot=eot,
@@ -318,20 +330,6 @@ def fingerprint(victim: Any) -> str:
     for name, value in sorted(module.state_dict().items()):
         digest.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()[:16]
-
-
-def _starts(
-    attack: AnyAttack, starting: StartingImages | None, problems: Problems
-) -> Tensor | None:
-    """Starting images for the attacks that take one.
-
-    An untargeted attack that must begin at an adversarial image finds one in noise by itself,
-    which is nearer than an image of another class would be.
-    """
-    noise_will_do = problems.targets is None and getattr(attack, "palette", None) != "image"
-    if starting is None or not attack.takes_start or noise_will_do:
-        return None
-    return starting.choose(problems)
 
 
 def _settings(

@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brusle.errors import InputError
-from brusle.evaluation.metrics import Rate
+from brusle.evaluation.metrics import Z95, Rate
 from brusle.evaluation.store import Row
 
 FEWEST_IMAGES = 10  # with fewer, a resampled set of images says nothing
 _RESAMPLES = 4000
 _RISE, _GAP = 0.02, 0.05  # what the flags "not-converged" and "randomised" tolerate
-_Z95 = 1.96
 
 
 @dataclass(frozen=True)
@@ -305,7 +304,7 @@ def _beats_white_box(black: Sequence[Row], white: Sequence[Row]) -> Flag | None:
     wins, losses = won[True, False], won[False, True]
     # McNemar's test, which knows that few pairs decide; the interval knows that targets of an
     # image go together.
-    if wins - losses - 1 <= _Z95 * math.sqrt(wins + losses):
+    if wins - losses - 1 <= Z95 * math.sqrt(wins + losses):
         return None
     most = max(row.queries for pair in pairs for row in pair)
     if compare(black, white, most).difference.low <= 0:

@@ -365,6 +365,3 @@ def _plain(error: sqlite3.Error) -> str:
             return f"a result was to be stored twice ({text}): please report this"
         return f"the file is damaged ({text}); move it away to begin anew"
     return text
-
-
-assert set(COLUMNS) <= set(_NAMES)

@@ -10,6 +10,8 @@ from brusle.evaluation.runner import Run
 from brusle.results import AttackResult
 
 _COLOURS = ("#0b6e99", "#c8553d", "#588157", "#7b4b94", "#b08900", "#3d405b")
+_STYLES = ("-", "--", ":")  # for more settings than colours
+_MOST_BANDS = 4  # more would cover each other
 
 
 def success_steps(result: AttackResult) -> list[tuple[int, Rate]]:
@@ -23,26 +25,29 @@ def success_steps(result: AttackResult) -> list[tuple[int, Rate]]:
 def curve(run: Run, path: str | Path) -> None:
     """Draw the attack success rate of every setting against the queries spent.
 
-    The band is the 95 % interval. A curve that still rises at its right end says that the
-    limit, and not the victim, has ended the attack.
+    The band is the 95 % interval, where there are few curves. A curve that still rises at its
+    right end says that the limit, and not the victim, has ended the attack.
     """
     # matplotlib takes half a second to import, and only this needs it
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    several = len({setting.name for setting in run.settings}) > 1
+    below = 0.25 * len(run.settings) if several else 0.0  # long names go below the curves
+    figure = Figure(figsize=(7, 4.2 + below), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    several = len({setting.attack.label for setting in run.settings}) > 1
     for at, (setting, result) in enumerate(zip(run.settings, run.results, strict=True)):
         steps, rates = zip(*success_steps(result), strict=True)
         colour = _COLOURS[at % len(_COLOURS)]
         label = f"{setting.goal}, {setting.attack.pixels} pixels"
         if several:
-            label = f"{setting.attack.label}, {label}"
-        axes.step(
-            steps, [100 * r.value for r in rates], where="post", color=colour, label=label, lw=1.8
-        )
+            label = f"{setting.name}, {label}"
+        style = _STYLES[at // len(_COLOURS) % len(_STYLES)]
+        heights = [100 * r.value for r in rates]
+        axes.step(steps, heights, where="post", color=colour, ls=style, label=label, lw=1.8)
+        if len(run.settings) > _MOST_BANDS:
+            continue
         low, high = zip(*(r.interval for r in rates), strict=True)
         band = ([100 * v for v in low], [100 * v for v in high])
         axes.fill_between(steps, *band, step="post", color=colour, alpha=0.12, lw=0)
@@ -55,5 +60,8 @@ def curve(run: Run, path: str | Path) -> None:
     )
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    if several:
+        figure.legend(frameon=False, loc="outside lower left")
+    else:
+        axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     figure.savefig(path, dpi=130)

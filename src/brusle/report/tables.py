@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 
 from brusle.evaluation.metrics import Rate
-from brusle.evaluation.runner import Run, Setting
+from brusle.evaluation.runner import Run
 
 
 def summary_table(run: Run) -> Table:
@@ -22,8 +22,7 @@ def summary_table(run: Run) -> Table:
     )
     summaries = run.summaries()
     marks = list(dict.fromkeys(q for s in summaries for q in s.asr_at))[-3:-1]
-    labels = [_label(setting) for setting in run.settings]
-    several = len(set(labels)) > 1
+    several = len({setting.name for setting in run.settings}) > 1
     if several:
         table.add_column("attack", overflow="fold")
         marks = marks[-1:]  # the names take their place
@@ -39,15 +38,15 @@ def summary_table(run: Run) -> Table:
     table.add_column(robust, justify="right", no_wrap=True)
     table.add_column("queries\nmedian", justify="right", no_wrap=True)
     table.add_column("\nmean", justify="right", no_wrap=True)
-    for setting, label, s in zip(run.settings, labels, summaries, strict=True):
+    for setting, s in zip(run.settings, summaries, strict=True):
         table.add_row(
-            *([label] if several else []),
+            *([setting.name] if several else []),
             setting.goal,
             f"{_number(s.mean_pixels, 1)}/{setting.attack.pixels}",
             *(_number(100 * s.asr_at[q].value, 0) if q in s.asr_at else "" for q in marks),
-            f"[bold]{_percent(s.asr)}",
+            f"[bold]{percent(s.asr)}",
             *([_number(100 * s.stable.value, 0) if s.stable else ""] if randomised else []),
-            _number(100 * s.robust.value, 0) if several else _percent(s.robust),
+            _number(100 * s.robust.value, 0) if several else percent(s.robust),
             _number(s.median_queries, 0),
             _number(s.mean_queries, 0),
         )
@@ -70,11 +69,7 @@ def summary_table(run: Run) -> Table:
     return table
 
 
-def _label(setting: Setting) -> str:
-    return f"{setting.attack.label}, seed {setting.seed}" if setting.seed else setting.attack.label
-
-
-def _percent(rate: Rate) -> str:
+def percent(rate: Rate) -> str:
     """``61 [54, 68]``."""
     if not rate.count:
         return "-"
