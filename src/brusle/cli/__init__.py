@@ -20,12 +20,13 @@ _COMMANDS = {
     "attack": "Attack one image file and write the adversarial PNG.",
     "check": "Look at a victim and data before an evaluation.",
     "evaluate": "Attack many images; print a table and write a run folder.",
+    "reproduce": "Run a table of the BruSLe paper; print our numbers beside the paper's.",
     "status": "Say how far the evaluation in a run folder is.",
     "verify": "Ask the victim again for every success in a run folder.",
     "export": "Write the rows and adversarial images of a run folder in other formats.",
     "data": "Fetch data sets that are not bundled.",
     "pairs": "Choose images and target classes for evaluations, and write them down.",
-    "list": "List attacks, victims, data and defences by the names that options take.",
+    "list": "List attacks, victims, data, defences and presets by their names.",
 }
 
 

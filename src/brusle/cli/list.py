@@ -6,14 +6,14 @@ import json
 
 import click
 
-KINDS = ("attacks", "victims", "data", "defences")
+KINDS = ("attacks", "victims", "data", "defences", "presets")
 
 
 @click.command()
 @click.argument("kinds", nargs=-1, type=click.Choice(KINDS))
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(kinds: tuple[str, ...], as_json: bool) -> None:
-    """List attacks, victims, data and defences by the names that options take."""
+    """List attacks, victims, data, defences and presets by their names."""
     lists = {kind: _names(kind) for kind in kinds or KINDS}
     if as_json:
         click.echo(json.dumps(lists, indent=2))
@@ -36,9 +36,17 @@ def _names(kind: str) -> dict[str, str]:
         from brusle.defences import known_defences
 
         return known_defences()
+    if kind == "presets":
+        return _presets()
     from brusle.data import known_data
 
     return known_data()
+
+
+def _presets() -> dict[str, str]:
+    from brusle.evaluation.presets import presets
+
+    return {name: f"{about.dataset}: {about.summary}" for name, about in presets().items()}
 
 
 def _attacks() -> dict[str, str]:

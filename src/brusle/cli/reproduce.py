@@ -1,0 +1,145 @@
+"""``brusle reproduce``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from brusle.evaluation.reproduce import Job, Reproduction
+    from brusle.report.reproduction import Block
+
+
+@click.command()
+@click.argument("preset")
+@click.option("--victim", help="Attack this instead of the stand-in for the paper's model.")
+@click.option("--part", help="Of a table of several models, run this one only.")
+@click.option(
+    "--data",
+    help="The images. Default: cifar10:test, or the bundled sample if it has not been fetched.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help="Most images, evenly over the classes; each keeps all its targets. Default: the paper's.",
+)
+@click.option("--queries", type=click.IntRange(min=1), help="A lower query limit than the paper's.")
+@click.option(
+    "--pixels",
+    type=click.IntRange(min=1),
+    multiple=True,
+    help="Pixel budget instead of the paper's; repeat for several.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same result.")
+@click.option("--batch-size", type=click.IntRange(min=1), help="Most images per model call.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder. Default: runs/ and a name that follows from the plan, so that the same command "
+    "goes on where it was interrupted.",
+)
+@click.option("--plan", "only_plan", is_flag=True, help="Print the plans as YAML and run nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def command(
+    preset: str,
+    device: str,
+    batch_size: int | None,
+    out: Path | None,
+    only_plan: bool,
+    as_json: bool,
+    **scale: Any,
+) -> int:
+    """Run a table of the BruSLe paper and print our numbers beside the paper's.
+
+    PRESET is one of `brusle list presets`. Without options it is as large as in the paper; --limit
+    and --queries make it smaller. Where the paper's model is not to be had, a bundled one stands
+    in for it, and the output says so.
+
+    The folder gets reproduction.json, reproduction.md and reproduction.png, and a run folder for
+    each model, which `brusle status`, `verify` and `export` read.
+    """
+    from rich.console import Console
+
+    from brusle.cli.display import Display
+    from brusle.evaluation.presets import preset as find
+    from brusle.evaluation.reproduce import jobs, reproduce
+
+    if only_plan:
+        _print_plans(jobs(find(preset), **scale)[0], as_json)
+        return 0
+    console = Console(stderr=as_json)
+    with Display(console) as display:
+        done = reproduce(
+            preset,
+            out=out,
+            device=device,
+            batch_size=batch_size,
+            on_progress=display.update,
+            **scale,
+        )
+    return _show(done, console, as_json)
+
+
+def _print_plans(todo: Sequence[Job], as_json: bool) -> None:
+    import yaml
+
+    plans = [plan.model_dump(mode="json") for job in todo for plan in job.plans]
+    if as_json:
+        click.echo(json.dumps(plans, indent=2))
+    else:
+        texts = (yaml.safe_dump(plan, sort_keys=False, default_flow_style=None) for plan in plans)
+        click.echo("---\n".join(texts), nl=False)
+
+
+def _show(done: Reproduction, console: Console, as_json: bool) -> int:
+    """Print the tables, write the files, and say where they are."""
+    from rich.markup import escape
+
+    from brusle.cli import VICTIM_FAILED
+    from brusle.report.reproduction import LEGEND, blocks, markdown, notes, picture, title
+
+    (done.folder / "reproduction.md").write_text(markdown(done))
+    picture(done, done.folder / "reproduction.png")
+    console.print(f"\n[bold]{done.preset.name}[/]: {escape(done.preset.summary)}")
+    console.print(escape(LEGEND))
+    for outcome in done.outcomes:
+        console.print(f"\n[bold]{escape(title(outcome))}[/]")
+        for block in blocks(outcome):
+            console.print(_table(block))
+        for note in notes(outcome):
+            console.print(escape(f"- {note}"))
+        if outcome.resumed:
+            console.print(f"- {outcome.resumed} attacks were stored already and not run again")
+    for reason in done.left_out:
+        console.print(escape(f"- left out: {reason}"))
+    console.print(f"{done.seconds:.0f} s; numbers and runs are in [bold]{escape(str(done.folder))}")
+    if as_json:
+        click.echo(json.dumps(done.as_dict() | {"out": str(done.folder)}, indent=2))
+    return VICTIM_FAILED if done.errors else 0
+
+
+def _table(block: Block) -> Table:
+    """Fits a terminal of 80 columns; a line between budgets."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for header in block.headers:
+        table.add_column(escape(header), justify="right", no_wrap=True)
+    budgets = [row[0] for row in block.rows]
+    several = len(set(budgets)) < len(budgets)
+    for at, row in enumerate(block.rows):
+        new = at == 0 or budgets[at] != budgets[at - 1]
+        last = several and budgets[at + 1 : at + 2] != budgets[at : at + 1]
+        table.add_row(row[0] if new else "", *map(escape, row[1:]), end_section=last)
+    return table

@@ -1,0 +1,90 @@
+"""``brusle reproduce`` and ``brusle list presets`` as a user sees them."""
+
+import json
+import re
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from brusle.cli import cli
+from brusle.errors import InputError
+from brusle.evaluation.paper import tables
+from brusle.evaluation.plan import Plan
+
+SMALL = ("--limit", "2", "--queries", "100", "--pixels", "40", "--data", "sample")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, arguments, env={"COLUMNS": "80"})
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run") / "out"
+    return folder, run("reproduce", "cifar10-targeted", *SMALL, "--out", str(folder))
+
+
+def test_the_table_beside_the_papers(done) -> None:
+    folder, result = done
+    assert result.exit_code == 0, result.output
+    found = json.loads((folder / "reproduction.json").read_text())
+    (part,) = found["parts"]
+    for number in part["numbers"]:
+        low, high = round(number["low"]), round(number["high"])
+        mark = "*" if number["outside"] else " "
+        text = f"{number['ours']:.1f} [{low}, {high}] {mark}{number['paper']:.1f}"
+        assert text in result.output and text.split()[0] in (folder / "reproduction.md").read_text()
+    papers = {number["attack"]: number["paper"] for number in part["numbers"]}
+    assert papers == {"Sparse-RS": 75.91, "BruSLe": 80.44}
+    said = " ".join(result.output.split())
+    assert "the paper's ResNet-18 is not here; stand-in zoo:cifar10-resnet20 (ResNet-20" in said
+    assert "2 of sample (the paper: 1000), 18 pairs of image and target" in said
+    assert all(len(line.rstrip()) <= 80 for line in result.output.splitlines())
+    assert (folder / "reproduction.png").exists()
+
+
+def test_again_as_json(done) -> None:
+    folder, _ = done
+    result = run("reproduce", "cifar10-targeted", *SMALL, "--out", str(folder), "--json")
+    said = json.loads(result.stdout)
+    assert said["out"] == str(folder)
+    assert said["parts"] == json.loads((folder / "reproduction.json").read_text())["parts"]
+    assert "36 attacks were stored already" in " ".join(result.stderr.split())
+
+
+def test_the_default_folder(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        result = run("reproduce", "cifar10-one-pixel", "--limit", "1", "--queries", "3", *SMALL[4:])
+        assert result.exit_code == 0, result.output
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert re.fullmatch(r"cifar10-one-pixel-[0-9a-f]{12}", folder.name)
+    assert "stored already" in result.output
+
+
+def test_plan_runs_nothing(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("reproduce", "cifar10-l0-hsja", "--limit", "9", "--queries", "8000", "--plan")
+    plans = [Plan.of(values) for values in yaml.safe_load_all(result.output)]
+    assert [(plan.queries, plan.limit, plan.attacks) for plan in plans] == [
+        (4000, 9, ("l0-hsja",)),
+        (8000, 9, ("l0-hsja",)),
+    ]
+    as_json = run(
+        "reproduce", "cifar10-l0-hsja", "--limit", "9", "--queries", "8000", "--plan", "--json"
+    )
+    assert [Plan.of(values) for values in json.loads(as_json.output)] == plans
+    assert not list(tmp_path.iterdir())
+
+
+def test_refusals_have_a_remedy() -> None:
+    for name, remedy in (("stl10-targeted", "--victim"), ("imagenet-targeted", "--data imagenet:")):
+        result = run("reproduce", name)
+        assert isinstance(result.exception, InputError) and remedy in str(result.exception)
+
+
+def test_list_presets() -> None:
+    said = json.loads(run("list", "presets", "--json").output)["presets"]
+    assert list(said) and set(said) == {table.name for table in tables()}
+    assert said["stl10-targeted"] == "STL-10: BruSLe and Sparse-RS, targeted"

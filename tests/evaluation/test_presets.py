@@ -1,0 +1,128 @@
+"""Presets: every table of the paper, every number once, every plan valid."""
+
+from collections import Counter
+
+import pytest
+from pydantic import ValidationError
+
+import brusle
+from brusle.attacks import L0HSJA, BruSLe, SparseRS
+from brusle.errors import InputError
+from brusle.evaluation.paper import paper_results, pixels_of, tables
+from brusle.evaluation.presets import OVER_SEEDS, Part, Preset, preset, presets, seeds_entry
+
+RUNNABLE = [name for name, about in presets().items() if about.parts]
+VICTIM = brusle.victims.wrap(lambda x: x, output="logits")
+
+
+def lines(part: Part):
+    """The lines of the paper's table that the part is about."""
+    for entry in part.entries:
+        if len(part.seeds) == 1:
+            yield entry
+        else:
+            yield from (seeds_entry(entry, len(part.seeds), which) for which in OVER_SEEDS)
+
+
+def test_every_table_has_a_preset() -> None:
+    assert {name: p.dataset for name, p in presets().items()} == {
+        table.name: table.dataset for table in tables()
+    }
+    assert [name for name in presets() if name not in RUNNABLE] == ["google-cloud-vision"]
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_every_number_of_the_paper_has_one_place(name) -> None:
+    mine = preset(name)
+    places = [
+        mine.paper(part, line, pixels, mark)
+        for part in mine.parts
+        for line in lines(part)
+        for pixels in part.pixels
+        for mark in part.marks
+    ]
+    numbers = paper_results(name)
+    # as many places as numbers, all filled, with the same values
+    assert Counter(places) == Counter(number.value for number in numbers)
+    assert {part.metric for part in mine.parts} == {number.metric for number in numbers}
+    assert {part.goal for part in mine.parts} == {number.setting for number in numbers}
+
+
+def test_numbers_are_those_of_the_place() -> None:
+    """Two tables read by hand, one of them with pixels that are no percentage."""
+    mine = preset("cifar10-targeted")
+    part, (sparse_rs, ours) = mine.parts[0], mine.parts[0].entries
+    assert mine.paper(part, ours, pixels_of("CIFAR-10", 2.0), 500) == 90.24
+    assert mine.paper(part, sparse_rs, 20, 500) == 89.21
+    assert mine.paper(part, ours, 20, 450) is None and mine.paper(part, ours, 21, 500) is None
+    few = preset("cifar10-one-pixel")
+    assert [few.paper(few.parts[0], few.parts[0].entries[1], n, 1000) for n in (1, 3, 5)] == [
+        27.9,
+        69.9,
+        86.4,
+    ]
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_plans_are_valid(name) -> None:
+    for part in preset(name).parts:
+        for plan in part.plans(part.victim or "some:victim", "sample"):
+            attacks = plan.attacks_on(VICTIM)[part.goal]
+            assert len(attacks) == len(part.entries) * len(part.pixels)
+            assert plan.seeds == part.seeds and plan.limit == part.images
+
+
+def test_protocol_of_the_paper() -> None:
+    part = preset("cifar10-targeted").parts[0]
+    (plan,) = part.plans("zoo:cifar10-resnet20", "cifar10:test")
+    assert (plan.limit, plan.targets, plan.queries, plan.goals) == (1000, "all", 500, ("targeted",))
+    assert plan.attacks_on(VICTIM)["targeted"][:3] == [
+        SparseRS(10, 500),
+        BruSLe(10, 500),
+        SparseRS(20, 500),
+    ]
+    # pairs of image and target, as the paper counts them
+    pairs = {"imagenet-targeted": 1000, "imagenet-lambda0": 500, "imagenet-dissimilarity-map": 500}
+    for name, count in pairs.items():
+        for one in preset(name).parts:
+            assert isinstance(one.targets, int) and one.images
+            assert one.images * one.targets == count
+    assert preset("cifar10-seeds").parts[0].seeds == tuple(range(10))
+
+
+def test_final_images_need_a_run_for_each_mark() -> None:
+    plans = preset("cifar10-l0-hsja").parts[0].plans("zoo:cifar10-resnet20", "sample")
+    marks = [4000, 8000, 12_000, 16_000, 20_000]
+    assert [plan.attacks_on(VICTIM)["targeted"] for plan in plans] == [
+        [L0HSJA(1, mark)] for mark in marks
+    ]
+
+
+def test_scaled_down() -> None:
+    part = preset("cifar10-targeted").parts[0]
+    small = part.scaled(limit=7, queries=250, pixels=[3], seed=5)
+    assert (small.images, small.marks, small.pixels) == (7, (100, 200), (3,))
+    assert small.seeds == (5,)
+    assert part.scaled(limit=5000, queries=99).images == 1000  # no more than the paper has
+    assert part.scaled(queries=99).marks == (99,)
+    assert part.scaled() == part
+    assert preset("stl10-targeted").parts[0].scaled(limit=7).images == 7
+
+
+def test_bad_names_and_values() -> None:
+    with pytest.raises(InputError, match="unknown preset 'cifar10-seed': did you mean 'cifar10-s"):
+        preset("cifar10-seed")
+    with pytest.raises(
+        InputError, match="cifar10-defended has no part 'lina': did you mean 'linf'"
+    ):
+        preset("cifar10-defended").part("lina")
+    with pytest.raises(ValidationError, match="no table of the paper"):
+        Preset(name="cifar10-new", summary="", dataset="CIFAR-10", refused="it is not there")
+    with pytest.raises(ValidationError, match="must have parts, or a reason"):
+        Preset(name="cifar10-seeds", summary="", dataset="CIFAR-10")
+    values = preset("cifar10-seeds").parts[0].model_dump()
+    with pytest.raises(ValidationError, match="Extra inputs"):
+        Part(**values | {"budget": 3})
+    other = Part(**values | {"model": "ResNet-81"})
+    with pytest.raises(ValidationError, match="is about"):
+        Preset(name="cifar10-seeds", summary="", dataset="CIFAR-10", parts=(other,))
