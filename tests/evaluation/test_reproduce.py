@@ -207,6 +207,15 @@ def test_which_parts_run() -> None:
     assert [(job.part.name, job.victim) for job in todo] == [("l2", "a:b")] and not left_out
 
 
+def test_default_data(tmp_path, monkeypatch) -> None:
+    """The whole test set where it has been fetched, else the bundled sample."""
+    monkeypatch.setenv("BRUSLE_CACHE", str(tmp_path))
+    assert jobs(preset("cifar10-seeds"))[0][0].data == "sample"
+    (tmp_path / "cifar10").mkdir()
+    assert jobs(preset("cifar10-seeds"))[0][0].data == "cifar10:test"
+    assert jobs(preset("stl10-targeted"), victim="a:b")[0][0].data == "stl10:test"
+
+
 def test_the_folder_follows_from_the_plan() -> None:
     mine = preset("cifar10-defended")
     todo, _ = jobs(mine, data="sample")

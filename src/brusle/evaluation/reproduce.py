@@ -16,8 +16,9 @@ import brusle
 from brusle.attacks import make
 from brusle.attacks.base import AnyAttack
 from brusle.data import source
+from brusle.data.stored import cache_dir
 from brusle.defences import defend
-from brusle.errors import DataError, InputError
+from brusle.errors import InputError
 from brusle.evaluation.metrics import Z95, Rate
 from brusle.evaluation.pairs import Manifest, choose
 from brusle.evaluation.plan import Plan
@@ -313,10 +314,7 @@ def _own(part: Part) -> str:
 
 def _default_data(wanted: Preset) -> str:
     if wanted.dataset == "CIFAR-10":
-        try:
-            return source("cifar10:test").name
-        except DataError:
-            return "sample"
+        return "cifar10:test" if (cache_dir() / "cifar10").is_dir() else "sample"
     if wanted.dataset == "STL-10":
         return "stl10:test"
     raise InputError(

@@ -122,8 +122,9 @@ def picture(done: Reproduction, path: str | Path) -> bool:
                 label=", ".join(filter(None, line)),
             )
         axes.set(xlim=(-2, 102), ylim=(-2, 102), aspect="equal")
-        axes.set_title(f"{outcome.job.part.model}\n{outcome.job.victim}", fontsize=9)
-        axes.set_xlabel(f"paper: {_METRICS[outcome.job.part.metric]} (%)")
+        part = outcome.job.part
+        axes.set_title(f"paper: {part.model}\nhere: {outcome.job.victim}{part.behind}", fontsize=8)
+        axes.set_xlabel(f"paper: {_METRICS[part.metric]} (%)")
         axes.set_ylabel("ours (%), 95 % interval")
         axes.legend(fontsize=8)
     figure.suptitle(done.preset.name)
