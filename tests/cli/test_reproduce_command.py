@@ -53,6 +53,15 @@ def test_again_as_json(done) -> None:
     assert "36 attacks were stored already" in " ".join(result.stderr.split())
 
 
+def test_every_part_has_its_own_progress(tmp_path) -> None:
+    small = ("--limit", "1", "--queries", "9", "--pixels", "4", "--data", "sample")
+    result = run("reproduce", "cifar10-defended-l1", *small, "--out", str(tmp_path / "run"))
+    first, second = (result.output.index(f"{name}: zoo:") for name in ("resnet18", "l1"))
+    bars = [found.start() for found in re.finditer("BruSLe untargeted, 4 px", result.output)]
+    assert len(bars) == 2 and first < bars[0] < second < bars[1]
+    assert result.output.count("1 of sample (the paper: 1000)") == 2
+
+
 def test_the_default_folder(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     for _ in range(2):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from brusle.evaluation import Setting
     from brusle.evaluation.reproduce import Job, Reproduction
+    from brusle.loop import Progress
     from brusle.report.reproduction import Block
 
 
@@ -69,7 +72,6 @@ def command(
     """
     from rich.console import Console
 
-    from brusle.cli.display import Display
     from brusle.evaluation.presets import preset as find
     from brusle.evaluation.reproduce import jobs, reproduce
 
@@ -77,16 +79,37 @@ def command(
         _print_plans(jobs(find(preset), **scale)[0], as_json)
         return 0
     console = Console(stderr=as_json)
-    with Display(console) as display:
+    with _Bars(console) as bars:
         done = reproduce(
             preset,
             out=out,
             device=device,
             batch_size=batch_size,
-            on_progress=display.update,
+            on_part=bars.begin,
+            on_progress=bars.update,
             **scale,
         )
     return _show(done, console, as_json)
+
+
+class _Bars(ExitStack):
+    """Progress bars for each part by itself: parts have the same settings."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def begin(self, job: Job) -> None:
+        """Called by `reproduce` before a part."""
+        from brusle.cli.display import Display
+
+        self.close()
+        self._console.print(f"{job.part.name}: {job.victim}{job.part.behind}")
+        self._display = self.enter_context(Display(self._console))
+
+    def update(self, setting: Setting, progress: Progress) -> None:
+        """Called by `evaluate` after every round."""
+        self._display.update(setting, progress)
 
 
 def _print_plans(todo: Sequence[Job], as_json: bool) -> None:

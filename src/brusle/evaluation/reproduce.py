@@ -7,7 +7,7 @@ import json
 import math
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -201,6 +201,7 @@ def reproduce(
     seed: int = 0,
     out: str | Path | None = None,
     device: str = "auto",
+    on_part: Callable[[Job], None] | None = None,
     **options: Any,
 ) -> Reproduction:
     """Run a preset and compare its numbers with the paper's.
@@ -217,14 +218,19 @@ def reproduce(
         out: a folder; what it holds already is not run again. None is ``runs/`` with a name that
             follows from the plan.
         device: where the victim runs.
+        on_part: called before each part.
         **options: further arguments of `brusle.evaluate`, such as ``batch_size``.
     """
     began = time.monotonic()
     wanted = preset(name)
     todo, left_out = jobs(wanted, victim, part, data, limit, queries, pixels, seed)
     folder = default_folder(wanted, todo) if out is None else Path(out)
-    outcomes = tuple(_run(wanted, job, folder, device, options) for job in todo)
-    done = Reproduction(wanted, outcomes, left_out, folder, time.monotonic() - began)
+    outcomes = []
+    for job in todo:
+        if on_part is not None:
+            on_part(job)
+        outcomes.append(_run(wanted, job, folder, device, options))
+    done = Reproduction(wanted, tuple(outcomes), left_out, folder, time.monotonic() - began)
     (folder / FILE).write_text(json.dumps(done.as_dict(), indent=2) + "\n")
     return done
 
