@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from brusle.cli.reproduce import blocks, markdown, notes, picture
 from brusle.errors import InputError
 from brusle.evaluation.metrics import Rate
 from brusle.evaluation.presets import preset, presets
@@ -18,7 +19,6 @@ from brusle.evaluation.reproduce import (
     reproduce,
 )
 from brusle.evaluation.store import Store
-from brusle.report.reproduction import blocks, markdown, notes, picture
 
 ON_CIFAR10 = [name for name, about in presets().items() if about.dataset == "CIFAR-10"]
 SMALL = {"limit": 2, "queries": 12, "pixels": [30], "data": "sample", "batch_size": 64}
