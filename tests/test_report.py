@@ -4,6 +4,7 @@ from models import integer_model, own_labels, random_images
 from PIL import Image
 
 from brusle.attacks import BruSLe
+from brusle.evaluation.store import rows_of
 from brusle.report.curves import success_steps
 from brusle.report.gallery import Example, count, gallery, perturbation
 
@@ -48,7 +49,7 @@ def test_the_curve_is_the_success_rate_at_every_number_of_queries() -> None:
     model = integer_model((3, 8, 8), 5)
     images = random_images(30, (3, 8, 8))
     result = BruSLe(3, 25)(model.victim(), images, own_labels(model, images))
-    steps = success_steps(result)
+    steps = success_steps(rows_of(result, range(30), result.names), 25)
     assert (steps[0][0], steps[-1][0]) == (0, 25)
     rate = 0.0
     marks = dict(steps)

@@ -180,6 +180,7 @@ def run(
     eot: int = 1,
     on_progress: Callable[[Progress], None] | None = None,
     on_settled: Callable[[AttackResult, list[int]], None] | None = None,
+    all_may_fail: bool = False,
 ) -> AttackResult:
     """Attack all ``problems``; the result does not depend on ``batch_size`` or their order.
 
@@ -196,13 +197,24 @@ def run(
         on_progress: called after every round.
         on_settled: called with the result so far and the numbers of problems that are finished and
             verified, each once, some at a time.
+        all_may_fail: if no clean image can be classified, return errors instead of raising.
     """
     began = time.monotonic()
     attack.check(problems)
     if victim.device.type == "cpu":
         keep_freed_memory()
     with torch.no_grad():
-        session = Session(attack, victim, problems, seed, batch_size, eot, on_progress, on_settled)
+        session = Session(
+            attack,
+            victim,
+            problems,
+            seed,
+            batch_size,
+            eot,
+            on_progress,
+            on_settled,
+            all_may_fail,
+        )
         attack.conduct(session)
         result = session.finish()
     result.seconds = time.monotonic() - began
@@ -234,6 +246,7 @@ class Session:
         eot: int,
         on_progress: Callable[[Progress], None] | None,
         on_settled: Callable[[AttackResult, list[int]], None] | None,
+        all_may_fail: bool = False,
     ) -> None:
         if eot > attack.queries:
             raise InputError(f"{attack.queries} queries are not enough for one answer of eot={eot}")
@@ -242,7 +255,7 @@ class Session:
         self.on_progress, self.on_settled = on_progress, on_settled
         streams = rng.streams(seed, problems.ids)
         self.oracle = Oracle(victim, len(problems), attack.queries, batch_size, eot, streams)
-        self.outcome = self._clean_pass()
+        self.outcome = self._clean_pass(all_may_fail)
         right = [s == "failed" for s in self.outcome.status]
         self.alive = torch.tensor(right, dtype=torch.bool)
         self.broken = torch.zeros_like(self.alive)
@@ -341,14 +354,16 @@ class Session:
             )
         )
 
-    def _clean_pass(self) -> AttackResult:
+    def _clean_pass(self, all_may_fail: bool) -> AttackResult:
         """Ask for the clean images: what is wrong already is not attacked."""
         problems, n = self.problems, len(self.problems)
         answers = self.oracle.ask(torch.arange(n), problems.images, "clean")
-        if len(answers.errors) == n:
+        labels = torch.full((n,), -1)
+        if len(answers.errors) < n:
+            problems.check_classes(answers.scores.shape[1])
+            labels = answers.labels.cpu()
+        elif not all_may_fail:
             raise VictimError(f"no clean image could be classified: {answers.errors[0]}")
-        problems.check_classes(answers.scores.shape[1])
-        labels = answers.labels.cpu()
         status: list[Status] = [
             "failed" if right else "skipped" for right in (labels == problems.labels).tolist()
         ]

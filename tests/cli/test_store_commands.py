@@ -88,7 +88,7 @@ def test_status_table_fits_80_columns(small) -> None:
 
 
 def test_status_table_fits_with_large_numbers(tmp_path) -> None:
-    about = {"pixels": 1000, "queries": 100_000, "seed": 3, "problems": 10_000}
+    about = {"pixels": 1000, "queries": 100_000, "seed": 3, "problems": 10_000, "needs": "scores"}
     with Store.write(tmp_path) as store:
         store.setting(
             "a", {"attack": "minimal BruSLe x 12", "goal": "untargeted", "eot": 1} | about

@@ -17,7 +17,8 @@ from brusle.data import load, read_image
 from brusle.defences import RandomNoise
 from brusle.errors import DataError, InputError
 from brusle.evaluation.export import export_images, export_npz, export_rows, stored_rows
-from brusle.evaluation.recheck import originals, recheck
+from brusle.evaluation.recheck import recheck
+from brusle.evaluation.runs import Run
 from brusle.evaluation.store import FILE, Store, pack_edits
 
 SHAPE = (3, 8, 10)  # not square: rows and columns cannot be mistaken for each other
@@ -52,8 +53,12 @@ def first_success(folder: Path, setting: int = 1):
         return next(row for row in store.rows(setting) if row.status == "success")
 
 
+def rows_in(folder: Path) -> list[dict]:
+    return list(stored_rows(Run.open(folder)))
+
+
 def test_rows_are_those_of_the_run(run) -> None:
-    mine = {(r["goal"], r["pixel_budget"], r["id"]): r for r in stored_rows(run.folder, DATA)}
+    mine = {(r["goal"], r["pixel_budget"], r["id"]): r for r in rows_in(run.folder)}
     theirs = {(r["goal"], r["pixel_budget"], r["id"]): r for r in run.rows()}
     assert mine.keys() == theirs.keys() and len(mine) == 48
     for key, row in theirs.items():
@@ -61,8 +66,8 @@ def test_rows_are_those_of_the_run(run) -> None:
 
 
 def test_edits_name_row_column_and_colour(run) -> None:
-    names = dict(zip(run.data.names, IMAGES, strict=True))
-    rows = stored_rows(run.folder, DATA)
+    names = {f"{i:05d}": image for i, image in enumerate(IMAGES)}
+    rows = rows_in(run.folder)
     assert any(row["edits"] for row in rows)
     result = run.results[0]
     final = dict(zip(result.problems.ids.tolist(), result.images, strict=True))
@@ -76,19 +81,13 @@ def test_edits_name_row_column_and_colour(run) -> None:
         assert len(row["edits"]) == row["pixels"]
 
 
-def test_a_noted_shape_is_enough_for_rows(folder) -> None:
-    with Store.write(folder) as store:
-        store.note({"shape": SHAPE})
-    assert stored_rows(folder) == stored_rows(folder, DATA)
-
-
 def test_csv_and_json_hold_the_same(run, tmp_path) -> None:
-    assert export_rows(run.folder, tmp_path / "deep" / "rows.csv", DATA) == 48
-    assert export_rows(run.folder, tmp_path / "rows.json", DATA) == 48
+    assert export_rows(run.folder, tmp_path / "deep" / "rows.csv") == 48
+    assert export_rows(run.folder, tmp_path / "rows.json") == 48
     with (tmp_path / "deep" / "rows.csv").open(newline="") as file:
         flat = list(csv.DictReader(file))
     rows = json.loads((tmp_path / "rows.json").read_text())
-    assert rows == stored_rows(run.folder, DATA)
+    assert rows == rows_in(run.folder)
     for one, other in zip(flat, rows, strict=True):
         assert json.loads(one["edits"]) == other["edits"]
         assert one["target"] == ("" if other["target"] is None else str(other["target"]))
@@ -97,9 +96,9 @@ def test_csv_and_json_hold_the_same(run, tmp_path) -> None:
 
 def test_parquet_holds_the_same_with_types(run, tmp_path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    export_rows(run.folder, tmp_path / "rows.parquet", DATA)
+    export_rows(run.folder, tmp_path / "rows.parquet")
     table = parquet.read_table(tmp_path / "rows.parquet")
-    assert table.to_pylist() == stored_rows(run.folder, DATA)
+    assert table.to_pylist() == rows_in(run.folder)
     types = {name: str(table.schema.field(name).type) for name in ("target", "loss", "stable")}
     assert types == {"target": "int64", "loss": "double", "stable": "bool"}
 
@@ -107,7 +106,7 @@ def test_parquet_holds_the_same_with_types(run, tmp_path) -> None:
 def test_parquet_without_pyarrow_says_what_to_install(run, tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InputError, match=r'pip install "brusle\[parquet\]"'):
-        export_rows(run.folder, tmp_path / "rows.parquet", DATA)
+        export_rows(run.folder, tmp_path / "rows.parquet")
     assert not (tmp_path / "rows.parquet").exists()
 
 
@@ -116,13 +115,11 @@ def test_bad_requests(run, tmp_path) -> None:
         export_rows(run.folder, tmp_path / "rows.xlsx")
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot write"):
-        export_rows(run.folder, tmp_path / "file" / "rows.csv", DATA)
+        export_rows(run.folder, tmp_path / "file" / "rows.csv")
     with Store.write(tmp_path / "empty"):
         pass
     with pytest.raises(DataError, match="no attack is stored in .* yet"):
-        stored_rows(tmp_path / "empty")
-    with pytest.raises(DataError, match="has no pairs.json, which names the original images"):
-        originals(tmp_path / "empty")
+        export_rows(tmp_path / "empty", tmp_path / "rows.csv")
 
 
 def test_arrays_are_not_kept(run, tmp_path) -> None:
@@ -130,8 +127,8 @@ def test_arrays_are_not_kept(run, tmp_path) -> None:
         export_images(run.folder, tmp_path)
     np.savez(tmp_path / "d.npz", images=IMAGES.numpy(), labels=DATA[1].numpy())
     assert export_images(run.folder, tmp_path / "out", f"npz:{tmp_path / 'd.npz'}") > 0
-    with pytest.raises(DataError, match="is not the one of the manifest"):
-        originals(run.folder, data=(1 - IMAGES, DATA[1]))
+    with pytest.raises(DataError, match="is not the one that was chosen"):
+        export_images(run.folder, tmp_path / "other", (1 - IMAGES, DATA[1]))
 
 
 def test_images_are_the_adversarial_ones(run, tmp_path) -> None:
@@ -143,7 +140,7 @@ def test_images_are_the_adversarial_ones(run, tmp_path) -> None:
         for i in result.success.nonzero()[:, 0].tolist():
             targets = result.problems.targets
             aim = "" if targets is None else f"-to-{int(targets[i])}"
-            name = f"{number:02d}-brusle-{setting.goal}-{setting.attack.pixels}-px"
+            name = f"{number:02d}-brusle-{setting.goal}-{setting.pixels}-px"
             path = tmp_path / "out" / name / f"{result.names[i]}{aim}.png"
             assert torch.equal(read_image(path), result.images[i])
             found += 1
@@ -174,7 +171,7 @@ def test_every_success_of_a_sound_run_holds(run) -> None:
 def test_a_changed_edit_is_found_in_exactly_that_row(folder, setting) -> None:
     row = first_success(folder, setting)
     assert (row.target is None) == (setting == 1)
-    original = originals(folder, data=DATA).images[int(row.image)]
+    original = IMAGES[int(row.image)]
     where = np.frombuffer(row.edits[: 4 * row.pixels], dtype="<u4").astype(np.int64)
     colours = (original.flatten(1)[:, where] * 255).round().byte().T.contiguous()
     undone = row.edits[: 4 * row.pixels] + colours.numpy().tobytes()
@@ -191,14 +188,14 @@ def test_a_changed_edit_is_found_in_exactly_that_row(folder, setting) -> None:
     [
         ("edits", "5 pixels differ from the original, 3 are allowed"),
         ("label", "with its label and target is not what was attacked"),
-        ("image", "is not in pairs.json"),
+        ("image", "is not in arrays"),
         ("position", "are damaged"),
         ("length", "are damaged"),
     ],
 )
 def test_other_changes_are_found_too(folder, column, reason) -> None:
     row = first_success(folder)
-    original = originals(folder, data=DATA).images[int(row.image)]
+    original = IMAGES[int(row.image)]
     image = original.clone()
     image[:, 0, :5] = 1 - image[:, 0, :5]
     far = (10**6).to_bytes(4, "little") + bytes(3)

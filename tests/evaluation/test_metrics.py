@@ -5,7 +5,9 @@ import torch
 from models import integer_model, own_labels, random_images
 
 from brusle.attacks import BruSLe
-from brusle.evaluation.metrics import Rate, Summary
+from brusle.evaluation.metrics import Rate
+from brusle.evaluation.statistics import Summary
+from brusle.evaluation.store import rows_of
 
 
 @pytest.mark.parametrize(
@@ -33,12 +35,12 @@ def test_summary_counts_failures_as_the_limit_and_errors_not_at_all() -> None:
     # as if: a success after 5, a failure, an image wrong from the start, an error
     result.status = ["success", "failed", "skipped", "error"]
     result.queries = torch.tensor([5, 40, 0, 17])
-    summary = Summary.of(result, at=(4, 5))
+    summary = Summary.of(rows_of(result, range(4), result.names), 40, at=(4, 5))
     assert (summary.images, summary.attacked, summary.errors) == (4, 2, 1)
     assert (summary.asr.hits, summary.asr.count) == (1, 2)
     assert [summary.asr_at[q].hits for q in (4, 5)] == [0, 1]
     assert (summary.robust.hits, summary.robust.count) == (1, 3)
-    assert summary.mean_queries == summary.median_queries == 22.5
+    assert summary.cost.mean == summary.cost.median == 22.5
     assert result.asr() == 0.5
     assert result.asr(at=[4, 5]) == {4: 0.0, 5: 0.5}
     assert result.robust_accuracy == pytest.approx(1 / 3)

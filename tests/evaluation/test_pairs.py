@@ -12,6 +12,8 @@ from brusle.attacks import BruSLe
 from brusle.data import Dataset
 from brusle.errors import DataError, InputError
 from brusle.evaluation import Manifest, choose
+from brusle.evaluation.workload import Workload, as_source
+from brusle.problems import Problems
 
 SHAPE = (3, 10, 10)
 
@@ -94,12 +96,18 @@ def test_a_manifest_is_read_back_and_selects_the_same_pixels(tmp_path) -> None:
     manifest.write(tmp_path / "pairs.json")
     again = Manifest.read(tmp_path / "pairs.json")
     assert again == manifest
-    chosen = again.select(data)
-    assert chosen.names == tuple(entry.name for entry in manifest.entries)
-    images, targets = again.targeted(chosen)
-    assert len(images) == len(targets) == 18
-    assert targets.tolist() == [t for e in manifest.entries for t in e.targets]
-    assert images.names[:3] == (manifest.entries[0].name,) * 3
+    work = Workload(again, as_source(data))
+    pairs = [(e, target) for e in manifest.entries for target in e.targets]
+    some = range(2, 11)
+    assert len(work.asked("targeted")) == len(pairs) == 18
+    problems = work.problems("targeted", some)
+    assert problems.targets.tolist() == [pairs[at][1] for at in some]
+    assert work.names("targeted", some) == [pairs[at][0].name for at in some]
+    rows = [data.names.index(pairs[at][0].name) for at in some]
+    assert torch.equal(problems.images, data.images[rows])
+    assert torch.equal(
+        problems.ids, Problems.make(problems.images, problems.labels, problems.targets).ids
+    )
 
 
 def test_says_when_data_or_manifest_were_changed(tmp_path) -> None:
@@ -108,7 +116,7 @@ def test_says_when_data_or_manifest_were_changed(tmp_path) -> None:
     row = data.names.index(manifest.entries[2].name)
     data.images[row, 0, 0, 0] = 1 - data.images[row, 0, 0, 0]
     with pytest.raises(DataError, match=f"image {data.names[row]} of made is not the one"):
-        manifest.select(data)
+        Workload(manifest, as_source(data))
     path = tmp_path / "pairs.json"
     manifest.write(path)
     content = json.loads(path.read_text())
@@ -132,7 +140,7 @@ def test_an_evaluation_attacks_the_pairs_and_a_second_one_the_same(tmp_path) -> 
     result = run.results[0]
     assert len(result) == 20 and "skipped" not in result.status
     assert result.problems.targets.tolist() == [t for e in manifest.entries for t in e.targets]
-    folder = tmp_path / "run" / "adversarial" / "brusle-targeted-3-px"
+    folder = tmp_path / "run" / "adversarial" / "01-brusle-targeted-3-px"
     assert len(list(folder.iterdir())) == int(result.success.sum()) > 1
     again = Manifest.read(tmp_path / "run" / "pairs.json")
     assert again.digest == manifest.digest

@@ -7,13 +7,13 @@ from brusle.errors import InputError
 from brusle.evaluation.metrics import Rate
 from brusle.evaluation.statistics import (
     Cost,
+    Summary,
     area_under_curve,
     by_label,
     by_target,
     compare,
     cost,
     flags,
-    numbers,
     over_seeds,
     robust_accuracy,
     stable_rate,
@@ -267,20 +267,20 @@ def test_comparisons_that_cannot_be_made() -> None:
 
 @pytest.mark.parametrize("rows", [[], ERRORS])
 def test_numbers_of_nothing(rows) -> None:
-    found = numbers(rows, 100)
+    found = Summary.of(rows, 100)
     assert (found.asr, found.robust) == (Rate(0, 0), Rate(0, 0))
     assert found.cost.count == found.success_cost.count == 0
     for value in (found.cost.mean, found.cost.median, found.success_cost.mean, found.area):
         assert math.isnan(value)
-    assert math.isnan(over_seeds([rows, rows], lambda r: numbers(r, 100).area).mean)
+    assert math.isnan(over_seeds([rows, rows], lambda r: Summary.of(r, 100).area).mean)
     assert [flag.name for flag in flags(rows, 100, rows)] == (["errors"] if rows else [])
 
 
 def test_all_successes_and_all_failures() -> None:
-    found = numbers(rows_of([4, 4, 10], 0), 100)
+    found = Summary.of(rows_of([4, 4, 10], 0), 100)
     assert (found.asr, found.robust) == (Rate(3, 3), Rate(0, 3))
     assert found.cost == found.success_cost == Cost(6, 4, 3)
-    found = numbers(rows_of([], 3), 100)
+    found = Summary.of(rows_of([], 3), 100)
     assert (found.asr, found.robust, found.cost.mean) == (Rate(0, 3), Rate(3, 3), 100)
     assert math.isnan(found.success_cost.mean)
 

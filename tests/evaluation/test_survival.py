@@ -28,9 +28,9 @@ import survivor
 def stored(folder: Path) -> dict[tuple[int, int], Row]:
     with Store.read(folder) as store:
         return {
-            (number, row.problem): replace(row, seconds=0.0)
-            for number in store.settings()
-            for row in store.rows(number)
+            (setting.number, row.problem): replace(row, seconds=0.0)
+            for setting in store.settings()
+            for row in store.rows(setting.number)
         }
 
 
@@ -146,7 +146,7 @@ def test_a_full_disk_keeps_what_was_stored(tmp_path) -> None:
     small(tmp_path / "run")
     before = stored(tmp_path / "run")
     with Store.write(tmp_path / "run") as store:
-        number = store.setting("another", {})
+        number = store.settings()[0].number + 1
         pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
         store._connection.execute(f"PRAGMA max_page_count = {pages}")  # SQLite's own full disk
         rows = [replace(row, problem=i, error="x" * 9000) for i, row in enumerate(before.values())]
@@ -175,7 +175,7 @@ def test_a_result_is_stored_once(tmp_path) -> None:
 def test_another_format_is_refused(tmp_path) -> None:
     with Store.write(tmp_path) as store:
         store.note({"format": "brusle-results-9"})
-    with pytest.raises(DataError, match="format brusle-results-9, not brusle-results-1"):
+    with pytest.raises(DataError, match="format brusle-results-9, not brusle-results-2"):
         Store.read(tmp_path)
     assert sqlite3.connect(tmp_path / FILE).execute("SELECT COUNT(*) FROM rows").fetchone() == (0,)
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
-from brusle.evaluation import Setting
+from brusle.evaluation.store import Record
 from brusle.loop import Progress
 
 
@@ -23,7 +23,7 @@ class Display:
             TextColumn("{task.fields[text]}"),
         )
         self._bars = Bars(*columns, console=console)
-        self._tasks: dict[Setting, tuple[TaskID, float]] = {}
+        self._tasks: dict[Record, tuple[TaskID, float]] = {}
 
     def __enter__(self) -> Display:
         return self
@@ -37,7 +37,7 @@ class Display:
         if self._tasks:
             self._bars.stop()
 
-    def update(self, setting: Setting, progress: Progress) -> None:
+    def update(self, setting: Record, progress: Progress) -> None:
         """Called by `evaluate` after every round."""
         now = time.monotonic()
         if not self._tasks:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,7 +71,8 @@ if TYPE_CHECKING:
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Run folder. Default: runs/ and the time. A folder that was interrupted is continued.",
+    help="Run folder. Default: runs/ and a name that is the same for the same plan. What it holds "
+    "is not run again.",
 )
 @click.pass_context
 def command(
@@ -98,19 +98,19 @@ def command(
     from rich.console import Console
 
     from brusle.cli.display import Display
-    from brusle.cli.options import open_victim
     from brusle.evaluation import evaluate
 
     plan = _plan(context, config)
-    model = open_victim(plan.victim, device, plan.defences)
     console = Console(stderr=as_json)
     with Display(console) as display:
         run = evaluate(
-            model,
+            plan.victim,
             plan.data,
-            plan.attacks_on(model),
+            plan.attacks_on,
             plan.goals,
-            out or Path("runs") / time.strftime("%Y%m%d-%H%M%S"),
+            out or Path("runs") / plan.name,
+            defences=plan.defences,
+            device=device,
             pairs=plan.pairs,
             targets=plan.targets,
             limit=plan.limit,
@@ -147,16 +147,18 @@ def _show(run: Run, console: Console, as_json: bool) -> int:
     from brusle.cli import VICTIM_FAILED
     from brusle.report.curves import curve
     from brusle.report.gallery import gallery, run_examples
-    from brusle.report.tables import summary_table
+    from brusle.report.tables import flag_lines, summary_table
 
     assert run.folder is not None
     console.print(summary_table(run))
     for note in run.notes:
         console.print(f"[yellow]note[/]: {note}")
+    for line in flag_lines(run):
+        console.print(f"[yellow]doubt[/]: {line}")
     curve(run, run.folder / "curve.png")
     examples = run_examples(run)
     if examples:
-        gallery(examples, run.folder / "gallery.png", f"{run.victim} on {run.data.name}")
+        gallery(examples, run.folder / "gallery.png", f"{run.victim} on {run.data}")
     if run.resumed:
         console.print(f"{run.resumed} attacks were stored already and not run again")
     console.print(f"{run.seconds:.0f} s; rows, summary and pictures are in [bold]{run.folder}[/]")

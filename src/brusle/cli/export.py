@@ -22,7 +22,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     help="Adversarial images as PNG, to this folder.",
 )
 @click.option("--npz", type=_FILE, help="Adversarial images as arrays, to this file.")
-@click.option("--data", help="Where the original images are. Default: as pairs.json says.")
+@click.option("--data", help="Where the original images are. Default: as the run says.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 def command(
     run: Path,
@@ -42,7 +42,7 @@ def command(
         raise click.UsageError("say what to write: --to, --images or --npz")
     written: list[dict[str, Any]] = []
     if to is not None:
-        written.append({"what": "rows", "count": export_rows(run, to, data), "to": str(to)})
+        written.append({"what": "rows", "count": export_rows(run, to), "to": str(to)})
     if images is not None:
         count = export_images(run, images, data)
         written.append({"what": "images", "count": count, "to": str(images)})

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from brusle.evaluation.metrics import Rate
+    from brusle.evaluation.store import Record
 
 
 @click.command()
@@ -39,7 +40,6 @@ def command(run: Path, as_json: bool, watch: float | None) -> None:
             if watch and console.is_terminal:
                 console.clear()
             _show(found, console)
-        # settings appear in the store one after the other: only the writer knows the last one
         if watch is None or not found["writing"]:
             return
         time.sleep(watch)
@@ -52,7 +52,7 @@ def look(folder: Path) -> dict[str, Any]:
     writing = is_written(folder)  # first: if it has ended by now, what is read next is final
     with Store.read(folder) as store:
         about, settings, counts = store.about(), store.settings(), store.counts()
-    lines = [_setting(setting, counts.get(number, {})) for number, setting in settings.items()]
+    lines = [_setting(setting, counts.get(setting.number, {})) for setting in settings]
     return {"run": str(folder), "writing": writing, "about": about, "settings": lines}
 
 
@@ -73,12 +73,15 @@ def is_written(folder: Path) -> bool:
     return False
 
 
-def _setting(setting: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, Any]:
+def _setting(setting: Record, counts: Mapping[str, int]) -> dict[str, Any]:
+    from dataclasses import asdict
+
     from brusle.results import Status
 
     ordered = {status: counts[status] for status in get_args(Status) if status in counts}
     stored, rate = sum(counts.values()), _rate(counts)
-    return {**setting, "stored": stored, "counts": ordered, "asr": rate.as_dict()}
+    found = {"stored": stored, "counts": ordered, "asr": rate.as_dict()}
+    return {"name": setting.name, **asdict(setting), **found}
 
 
 def _rate(counts: Mapping[str, int]) -> Rate:
@@ -94,7 +97,9 @@ def _show(found: Mapping[str, Any], console: Console) -> None:
 
     about = found["about"]
     state = "[green]a run is writing[/]" if found["writing"] else "no run is writing"
-    versions = [f"{name} {about[name]}" for name in ("brusle", "python", "torch") if name in about]
+    sessions = about.get("sessions", [{}])
+    software = sessions[-1].get("provenance", {})
+    versions = [f"{name} {software[name]}" for name in ("brusle", "python", "torch") if software]
     console.print(f"[bold]{escape(found['run'])}[/]: {state}")
     if "victim" in about:
         weights = f" (weights {about['weights']})" if about.get("weights") else ""
@@ -115,20 +120,16 @@ def _table(settings: list[dict[str, Any]]) -> Table:
     from brusle.report.tables import percent
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("attack and goal", overflow="fold", min_width=12)
+    table.add_column("goal and attack", overflow="fold", min_width=12)
     table.add_column("pixels", justify="right", no_wrap=True)
     table.add_column("queries", justify="right", no_wrap=True)
     table.add_column("stored", justify="right", no_wrap=True)
     table.add_column("ASR %\n\\[95 % CI]", justify="right", no_wrap=True)
     table.add_column("results", min_width=16)
-    seeds = {setting["seed"] for setting in settings}
     for setting in settings:
         rate = Rate(setting["asr"]["hits"], setting["asr"]["count"])
-        name = f"{setting['attack']} {setting['goal']}"
-        name += f", seed {setting['seed']}" if len(seeds) > 1 else ""
-        name += f", eot {setting['eot']}" if setting["eot"] > 1 else ""
         table.add_row(
-            escape(name),
+            escape(f"{setting['goal']} {setting['name']}"),
             str(setting["pixels"]),
             str(setting["queries"]),
             f"{setting['stored']}/{setting['problems']}",

@@ -12,7 +12,7 @@ import click
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--victim", help="The classifier, by another name than the run knows it by.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
-@click.option("--data", help="Where the original images are. Default: as pairs.json says.")
+@click.option("--data", help="Where the original images are. Default: as the run says.")
 @click.option("--batch-size", type=click.IntRange(min=1), help="Most images per model call.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def command(

@@ -1,13 +1,17 @@
 """Evaluations: many images, several goals and budgets, and the numbers that come out."""
 
+from brusle.evaluation.engines import Local, Setting
 from brusle.evaluation.pairs import Manifest, choose
 from brusle.evaluation.preflight import Finding, Preflight, check
-from brusle.evaluation.runner import DEFAULT_PIXELS, GOALS, Run, Setting, evaluate
+from brusle.evaluation.runner import DEFAULT_PIXELS, evaluate
+from brusle.evaluation.runs import Run
+from brusle.evaluation.workload import GOALS
 
 __all__ = [
     "DEFAULT_PIXELS",
     "GOALS",
     "Finding",
+    "Local",
     "Manifest",
     "Preflight",
     "Run",

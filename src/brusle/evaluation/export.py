@@ -4,41 +4,26 @@ from __future__ import annotations
 
 import csv
 import json
-import math
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from brusle.data import save_image
-from brusle.errors import BrusleError, DataError, InputError
-from brusle.evaluation.recheck import (
-    Data,
-    originals,
-    place,
-    rebuild,
-    successes,
-    title,
-    victim_of,
-)
-from brusle.evaluation.store import Row, Store
-from brusle.oracle import COLUMNS, Victim
+from brusle.errors import DataError, InputError
+from brusle.evaluation.runs import Run, as_dict
+from brusle.evaluation.store import Row
+from brusle.evaluation.workload import Data
 
+Rows = Iterable[dict[str, Any]]
 _MAYBE = {"target": int, "loss": float}  # columns that are empty in some rows
+_PICTURES = (1, 3, 4)  # channels that a picture can have
 
 
-def export_rows(folder: str | Path, path: str | Path, data: Data | None = None) -> int:
+def export_rows(folder: str | Path, path: str | Path) -> int:
     """Write the rows of all settings to a .csv, .json or .parquet file.
-
-    Args:
-        folder: the run folder.
-        path: the file.
-        data: where the original images are, if not where ``pairs.json`` says. They are only asked
-            for their width, and only if the run does not say it.
 
     Returns:
         The number of rows.
@@ -46,24 +31,27 @@ def export_rows(folder: str | Path, path: str | Path, data: Data | None = None) 
     path = Path(path)
     if path.suffix not in _WRITERS:
         raise InputError(f"cannot tell the format of {path}: name it {', '.join(_WRITERS)}")
-    rows = stored_rows(folder, data)
-    _write(_WRITERS[path.suffix], rows, path)
-    return len(rows)
-
-
-def stored_rows(folder: str | Path, data: Data | None = None) -> list[dict[str, Any]]:
-    """The rows of all settings; edits are a list of row, column and colour (8-bit levels)."""
-    with Store.read(folder) as store:
-        about = store.about()
-        found = [
-            (setting, row)
-            for number, setting in store.settings().items()
-            for row in sorted(store.rows(number), key=place)
-        ]
-    if not found:
+    run = Run.open(folder)
+    count = sum(sum(counts.values()) for counts in run.store.counts().values())
+    if not count:
         raise DataError(f"no attack is stored in {folder} yet: wait for the first")
-    width = _width(folder, about, data)
-    return [_as_dict(setting, row, width) for setting, row in found]
+    _write(_WRITERS[path.suffix], stored_rows(run), path)
+    return count
+
+
+def stored_rows(run: Run) -> Iterator[dict[str, Any]]:
+    """Rows with all details; edits are a list of row, column and colour (8-bit levels)."""
+    width = int(run.about["shape"][2])
+    for setting in run.settings:
+        for row in run.stored(setting):
+            details = {"seconds": row.seconds, "edits": _edits(row, width)}
+            yield as_dict(setting, row) | details
+
+
+def write_rows(run: Run, folder: Path) -> None:
+    """``rows.csv`` and ``rows.json`` of a run folder."""
+    _write(_save_csv, run.rows(), folder / "rows.csv")
+    _write(_save_json, run.rows(), folder / "rows.json")
 
 
 def export_images(folder: str | Path, out: str | Path, data: Data | None = None) -> int:
@@ -72,18 +60,26 @@ def export_images(folder: str | Path, out: str | Path, data: Data | None = None)
     Args:
         folder: the run folder.
         out: where the folders are made.
-        data: where the original images are, if not where ``pairs.json`` says.
+        data: where the original images are, if not where the run says.
 
     Returns:
         The number of images.
     """
+    run = Run.open(folder, data)
+    channels = run.about["shape"][0]
+    if channels not in _PICTURES:
+        raise InputError(f"PNG knows no images of {channels} channels: take --npz")
+    return write_images(run, Path(out))
+
+
+def write_images(run: Run, out: Path) -> int:
+    """The same of a run; images that no picture format can hold are left out."""
+    if run.about["shape"][0] not in _PICTURES:
+        return 0
     count = 0
-    for setting, row, image in _adversarial(folder, data):
-        if image.shape[0] not in (1, 3, 4):
-            raise InputError(f"PNG knows no images of {image.shape[0]} channels: take --npz")
+    for setting, row, image in run.adversarial():
         aim = "" if row.target is None else f"-to-{row.target}"
-        path = Path(out) / setting / f"{row.image}{aim}.png"
-        _write(save_image, image, path)
+        _write(save_image, image, out / setting.slug / f"{row.image}{aim}.png")
         count += 1
     return count
 
@@ -97,79 +93,28 @@ def export_npz(folder: str | Path, path: str | Path, data: Data | None = None) -
     Args:
         folder: the run folder.
         path: the file.
-        data: where the original images are, if not where ``pairs.json`` says.
+        data: where the original images are, if not where the run says.
 
     Returns:
         The number of images.
     """
-    found = list(_adversarial(folder, data))
-    if not found:
+    images, rows, settings = [], [], []
+    for setting, row, image in Run.open(folder, data).adversarial():
+        images.append((image * 255).round().byte().numpy())
+        rows.append(row)
+        settings.append(setting.slug)
+    if not rows:
         raise DataError(f"no success is stored in {folder}: there is no adversarial image to write")
-    rows = [row for _, row, _ in found]
     arrays = {
-        "images": np.stack([(i * 255).round().byte().numpy() for _, _, i in found]),
+        "images": np.stack(images),
         "labels": np.array([row.label for row in rows]),
         "names": np.array([row.image for row in rows]),
         "targets": np.array([-1 if row.target is None else row.target for row in rows]),
         "final_labels": np.array([row.final_label for row in rows]),
-        "settings": np.array([setting for setting, _, _ in found]),
+        "settings": np.array(settings),
     }
     _write(_save_npz, arrays, Path(path))
-    return len(found)
-
-
-def _adversarial(folder: str | Path, data: Data | None) -> Iterator[tuple[str, Row, Tensor]]:
-    """Setting (as a folder name), row and image of every stored success."""
-    with Store.read(folder) as store:
-        about, settings = store.about(), store.settings()
-        rows = {number: successes(store, number) for number in settings}
-    images = originals(folder, _maybe_victim(about), data)
-    known = dict(zip(images.names, images.images, strict=True))
-    for number, setting in settings.items():
-        for row in rows[number]:
-            yield _slug(number, setting), row, rebuild(row, known)
-
-
-def _maybe_victim(about: Mapping[str, Any]) -> Victim | None:
-    """The run's victim, which photographs are framed for; other images do without."""
-    try:
-        return victim_of(about, device="cpu")
-    except BrusleError:
-        return None
-
-
-def _width(folder: str | Path, about: Mapping[str, Any], data: Data | None) -> int:
-    """How wide images are: stored positions are ``row * width + column``."""
-    if "shape" in about:
-        return int(about["shape"][2])
-    return originals(folder, _maybe_victim(about), data).images.shape[3]
-
-
-def _as_dict(setting: Mapping[str, Any], row: Row, width: int) -> dict[str, Any]:
-    return {
-        "attack": setting["attack"],
-        "goal": setting["goal"],
-        "pixel_budget": setting["pixels"],
-        "query_limit": setting["queries"],
-        "seed": setting["seed"],
-        "eot": setting["eot"],
-        "image": row.image,
-        "id": row.problem,
-        "label": row.label,
-        "target": row.target,
-        "clean_label": row.clean_label,
-        "status": row.status,
-        "stable": row.stable,
-        "queries": row.queries,
-        "pixels": row.pixels,
-        "final_label": row.final_label,
-        "loss": row.loss if math.isfinite(row.loss) else None,
-        "found_by": row.found_by,
-        **{f"queries_{name}": getattr(row, name) for name in COLUMNS},
-        "error": row.error,
-        "seconds": row.seconds,
-        "edits": _edits(row, width),
-    }
+    return len(rows)
 
 
 def _edits(row: Row, width: int) -> list[dict[str, Any]]:
@@ -188,11 +133,6 @@ def _edits(row: Row, width: int) -> list[dict[str, Any]]:
     ]
 
 
-def _slug(number: int, setting: Mapping[str, Any]) -> str:
-    """A name for files; settings that differ in their options alone have different numbers."""
-    return re.sub(r"[^a-z0-9]+", "-", f"{number:02d} {title(setting)}".lower())
-
-
 def _write(writer: Callable[[Any, Path], None], content: Any, path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -206,18 +146,27 @@ def _save_npz(arrays: Mapping[str, Any], path: Path) -> None:
         np.savez_compressed(file, **arrays)
 
 
-def _save_csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
+def _save_csv(rows: Rows, path: Path) -> None:
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(row | {"edits": json.dumps(row["edits"])} for row in rows)
+        writer: csv.DictWriter[str] | None = None
+        for row in rows:
+            if writer is None:
+                writer = csv.DictWriter(file, fieldnames=list(row))
+                writer.writeheader()
+            edits = {"edits": json.dumps(row["edits"])} if "edits" in row else {}
+            writer.writerow(row | edits)
 
 
-def _save_json(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    path.write_text(json.dumps(rows, indent=1) + "\n")
+def _save_json(rows: Rows, path: Path) -> None:
+    with path.open("w") as file:
+        before = "[\n"
+        for row in rows:
+            file.write(before + json.dumps(row))
+            before = ",\n"
+        file.write("\n]\n")
 
 
-def _save_parquet(rows: Sequence[dict[str, Any]], path: Path) -> None:
+def _save_parquet(rows: Rows, path: Path) -> None:
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError as error:
@@ -233,14 +182,15 @@ def _save_parquet(rows: Sequence[dict[str, Any]], path: Path) -> None:
         str: arrow.string(),
         list: arrow.list_(edit),
     }
+    table = list(rows)
     # said, not guessed: a column that is empty in this run has the type it has in others
     schema = arrow.schema(
-        [(name, kinds[_MAYBE.get(name, type(value))]) for name, value in rows[0].items()]
+        [(name, kinds[_MAYBE.get(name, type(value))]) for name, value in table[0].items()]
     )
-    parquet.write_table(arrow.Table.from_pylist(list(rows), schema=schema), path)
+    parquet.write_table(arrow.Table.from_pylist(table, schema=schema), path)
 
 
-_WRITERS: dict[str, Callable[[Sequence[dict[str, Any]], Path], None]] = {
+_WRITERS: dict[str, Callable[[Rows, Path], None]] = {
     ".csv": _save_csv,
     ".json": _save_json,
     ".parquet": _save_parquet,

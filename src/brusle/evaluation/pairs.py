@@ -11,9 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,7 +25,9 @@ from brusle.errors import DataError, InputError
 from brusle.oracle import Oracle, traits
 from brusle.victims import as_victim, default_batch_size
 
+T = TypeVar("T")
 Targets = Literal["all"] | int
+_AT_ONCE = 16 << 20  # bytes of images: enough to be quick, too few to notice
 _FORMAT = "brusle-pairs-1"
 _IMAGE_ORDER, _TARGET_ORDER, _CLASS_ORDER = range(3)  # tags of the random numbers
 
@@ -106,31 +109,48 @@ class Manifest:
             )
         return manifest
 
-    def dataset(self, like: Any = None) -> Dataset:
-        """Read the images, and check that they are the ones that were chosen."""
-        place = source(self.data, like=like)
-        return self.select(place)
+    @property
+    def known(self) -> dict[str, tuple[int, str]]:
+        """Label and hash of each image, by name."""
+        return {entry.name: (entry.label, entry.sha256) for entry in self.entries}
 
-    def select(self, data: Source | Dataset) -> Dataset:
-        """The manifest's images out of ``data``, checked against their hashes."""
-        rows = {name: row for row, name in enumerate(data.names)}
-        for entry in self.entries:
-            if entry.name not in rows:
-                raise DataError(f"image {entry.name} of the manifest is not in {data.name}")
-        chosen = take(data, [rows[entry.name] for entry in self.entries])
-        for entry, image, label in zip(self.entries, chosen.images, chosen.labels, strict=True):
-            if image_hash(image) != entry.sha256 or int(label) != entry.label:
+    def dataset(self, like: Any = None) -> Dataset:
+        """Read all images, and check that they are the ones that were chosen.
+
+        Args:
+            like: the victim that photographs are framed for.
+        """
+        place, names = source(self.data, like=like), tuple(self.known)
+        labels = torch.tensor([entry.label for entry in self.entries])
+        images = Originals(place, self.known).take(names)
+        return Dataset(self.data, images, labels, place.classes, names)
+
+
+class Originals:
+    """Images by name, read when they are needed, and compared with their labels and hashes."""
+
+    def __init__(self, place: Source, known: Mapping[str, tuple[int, str]]) -> None:
+        self.place, self._known = place, known
+        self._rows = {name: row for row, name in enumerate(place.names)}
+
+    def take(self, names: Sequence[str]) -> Tensor:
+        """``(n, c, h, w)``: the images of these names; one may be wanted several times."""
+        for name in names:
+            if name not in self._known or name not in self._rows:
                 raise DataError(
-                    f"image {entry.name} of {data.name} is not the one of the manifest: its "
+                    f"image {name} of the run is not in {self.place.name}: give its data (--data)"
+                )
+        different = list(dict.fromkeys(names))
+        images = self.place.read([self._rows[name] for name in different])
+        for name, image in zip(different, images, strict=True):
+            label = int(self.place.labels[self._rows[name]])
+            if (label, image_hash(image)) != self._known[name]:
+                raise DataError(
+                    f"image {name} of {self.place.name} is not the one that was chosen: its "
                     f"pixels or label differ (another version of the data, or another framing?)"
                 )
-        return chosen
-
-    def targeted(self, data: Dataset) -> tuple[Dataset, Tensor]:
-        """The pairs: an image for each target, and the targets."""
-        rows = [row for row, entry in enumerate(self.entries) for _ in entry.targets]
-        targets = [target for entry in self.entries for target in entry.targets]
-        return take(data, rows), torch.tensor(targets, dtype=torch.int64)
+        places = {name: at for at, name in enumerate(different)}
+        return images[[places[name] for name in names]]
 
 
 def choose(
@@ -172,7 +192,8 @@ def choose(
     if not rows:
         raise InputError(f"the victim classifies no image of {place.name} correctly")
     return manifest(
-        take(place, rows),
+        place,
+        rows,
         targets,
         seed,
         classes,
@@ -182,21 +203,31 @@ def choose(
 
 
 def manifest(
-    data: Dataset,
+    data: Source | Dataset,
+    rows: Sequence[int],
     targets: Targets,
     seed: int,
     classes: int,
     victim: str | None = None,
     queries: int = 0,
 ) -> Manifest:
-    """The manifest of all images of ``data``."""
-    entries = tuple(
-        Entry(
-            name, int(label), image_hash(image), _targets(image, int(label), targets, seed, classes)
-        )
-        for name, label, image in zip(data.names, data.labels, data.images, strict=True)
-    )
-    return Manifest(data.name, victim, seed, classes, queries, entries)
+    """The manifest of the images in some rows of ``data``."""
+    if not rows:
+        raise InputError(f"there are no images in {data.name}: give another folder or file")
+    entries: list[Entry] = []
+    for part in in_parts(rows, take(data, rows[:1]).images.nbytes):
+        some = take(data, part)
+        for name, label, image in zip(some.names, some.labels.tolist(), some.images, strict=True):
+            aims = _targets(image, label, targets, seed, classes)
+            entries.append(Entry(name, label, image_hash(image), aims))
+    return Manifest(data.name, victim, seed, classes, queries, tuple(entries))
+
+
+def in_parts(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Things that belong to images of ``size`` bytes each, as many as are well read at once."""
+    step = max(1, _AT_ONCE // size)
+    for start in range(0, len(things), step):
+        yield things[start : start + step]
 
 
 def image_hash(image: Tensor) -> str:
@@ -268,9 +299,9 @@ def _shuffled(count: int, seed: int, identity: int, tag: int) -> list[int]:
     return order
 
 
-def take(data: Source | Dataset, rows: list[int]) -> Dataset:
+def take(data: Source | Dataset, rows: Sequence[int]) -> Dataset:
     """Some images of ``data``, read if they are not yet."""
     if isinstance(data, Source):
         return data.take(rows)
-    names = tuple(data.names[row] for row in rows)
+    rows, names = list(rows), tuple(data.names[row] for row in rows)
     return Dataset(data.name, data.images[rows], data.labels[rows], data.classes, names)

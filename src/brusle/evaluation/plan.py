@@ -14,6 +14,7 @@ What does not change results (device, batch size, folder) is not part of it.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -24,7 +25,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt,
 from brusle.attacks import make, standard
 from brusle.attacks.base import AnyAttack
 from brusle.errors import DataError, InputError
-from brusle.evaluation.runner import DEFAULT_PIXELS, GOALS, GoalName
+from brusle.evaluation.runner import DEFAULT_PIXELS
+from brusle.evaluation.store import GoalName
+from brusle.evaluation.workload import GOALS
 from brusle.names import hint
 from brusle.oracle import Victim
 
@@ -101,6 +104,11 @@ class Plan(BaseModel):
     def digest(self) -> str:
         """A short hash that names the plan: the same for the same plan, however it was written."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
+
+    @property
+    def name(self) -> str:
+        """A name for a run folder: for people, with the digest."""
+        return re.sub(r"[^a-z0-9]+", "-", self.victim.lower()) + f"-{self.digest}"
 
     def attacks_on(self, victim: Victim) -> dict[GoalName, list[AnyAttack]]:
         """The attacks for each goal; what the standard ensemble is depends on the victim."""

@@ -14,10 +14,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from brusle.data import Dataset
+from brusle.data import Dataset, Source
 from brusle.errors import BrusleError, InputError, VictimError
 from brusle.evaluation.metrics import Rate
-from brusle.evaluation.runner import check_fit, load_data
+from brusle.evaluation.workload import Data, as_source, check_fit, chosen_rows
 from brusle.oracle import Oracle, Victim, traits
 from brusle.victims import as_victim, default_batch_size
 
@@ -89,7 +89,7 @@ class Preflight:
 
 def check(
     victim: Any,
-    data: str | Dataset = "sample",
+    data: Data = "sample",
     *,
     limit: int = 100,
     images: int = 100,
@@ -109,13 +109,21 @@ def check(
         device: where the victim runs.
     """
     model = as_victim(victim, device)
-    dataset = load_data(data, limit, model)
-    return _Check(model, dataset, batch_size, images * queries).result()
+    place = as_source(data, model)
+    some = place.take(chosen_rows(place, limit))
+    return _Check(model, place, some, batch_size, images * queries).result()
 
 
 class _Check:
-    def __init__(self, victim: Victim, data: Dataset, batch_size: int | None, planned: int) -> None:
-        self.victim, self.data, self.planned = victim, data, planned
+    def __init__(
+        self,
+        victim: Victim,
+        place: Source,
+        data: Dataset,
+        batch_size: int | None,
+        planned: int,
+    ) -> None:
+        self.victim, self.place, self.data, self.planned = victim, place, data, planned
         c, h, w = data.images.shape[1:]
         size = batch_size or default_batch_size((c, h, w), victim.device)
         self.size = size
@@ -138,7 +146,7 @@ class _Check:
         yield self._mode()
         yield self._gives()
         try:
-            check_fit(self.data, self.victim)
+            check_fit(self.place, self.data.images.shape[1:], self.victim)
             yield Finding("shape and classes", "ok", self._fit_text())
         except InputError as error:
             yield Finding("shape and classes", "failure", str(error))

@@ -8,7 +8,7 @@ once more after a round trip through an 8-bit PNG.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,17 @@ import torch
 from torch import Tensor
 
 from brusle import rng
-from brusle.data import Dataset, source
-from brusle.defences import defend
-from brusle.errors import BrusleError, DataError, InputError
-from brusle.evaluation.pairs import Manifest
-from brusle.evaluation.runner import check_fit, fingerprint, load_data
-from brusle.evaluation.store import Row, Store, unpack_edits
+from brusle.errors import BrusleError, DataError
+from brusle.evaluation.pairs import Originals
+from brusle.evaluation.provenance import fingerprint
+from brusle.evaluation.runs import Run, open_victim, rebuild
+from brusle.evaluation.store import Record, Row
+from brusle.evaluation.workload import Data, check_fit
 from brusle.oracle import Oracle, Victim, traits
-from brusle.problems import Problems, changed_pixels
+from brusle.problems import changed_pixels
 from brusle.verify import png_round_trip
-from brusle.victims import as_victim, default_batch_size, load_victim
+from brusle.victims import default_batch_size
 
-Data = str | Dataset | tuple[Any, Any]
 _FRESH = -1  # a restart that no attack has: another noise than the run has seen
 
 
@@ -97,105 +96,25 @@ def recheck(
         folder: the run folder.
         victim: a name instead of the stored one (the run's defences are put before it), or the
             victim itself as `brusle.evaluate` takes it.
-        data: where the original images are, if not where ``pairs.json`` says.
+        data: where the original images are, if not where the run says.
         device: where the victim runs.
         batch_size: most images in one call of the victim; None chooses by image size.
     """
-    with Store.read(folder) as store:
-        about, settings = store.about(), store.settings()
-        rows = {number: successes(store, number) for number in settings}
-    model = victim_of(about, victim, device)
-    _check_weights(about, model)
-    images = originals(folder, model, data)
-    check_fit(images, model)
-    shape = Problems.make(images.images[:1], images.labels[:1]).shape
+    run = Run.open(folder, data)
+    model = open_victim(run.about, victim, device)
+    _check_weights(run.about, model)
+    run.like = model
+    shape = run.about["shape"]
+    check_fit(run.originals.place, shape, model)
     batch_size = batch_size or default_batch_size(shape, model.device)
-    known = dict(zip(images.names, images.images, strict=True))
+    checked = 0
     doubts: list[Doubt] = []
-    for number, setting in settings.items():
-        for start in range(0, len(rows[number]), batch_size):
-            some = rows[number][start : start + batch_size]
-            doubts += _doubts(number, setting, some, known, model)
-    checked = sum(map(len, rows.values()))
+    for setting in run.settings:
+        hits = [row for row in run.stored(setting) if row.status == "success"]
+        checked += len(hits)
+        for start in range(0, len(hits), batch_size):
+            doubts += _doubts(setting, hits[start : start + batch_size], run.originals, model)
     return Recheck(model.name, traits(model).randomised, checked, tuple(doubts))
-
-
-def successes(store: Store, setting: int) -> list[Row]:
-    """The successes of a setting, by image and target."""
-    found = [row for row in store.rows(setting) if row.status == "success"]
-    return sorted(found, key=place)
-
-
-def place(row: Row) -> tuple[str, int]:
-    """Where a row stands among others when people read them."""
-    return row.image, -1 if row.target is None else row.target
-
-
-def title(setting: Mapping[str, Any]) -> str:
-    """A stored setting, for people."""
-    return f"{setting['attack']} {setting['goal']}, {setting['pixels']} px"
-
-
-def victim_of(about: Mapping[str, Any], victim: Any = None, device: str = "auto") -> Victim:
-    """The victim of a run, by its stored name or by another; see `recheck`."""
-    if victim is not None and not isinstance(victim, str):
-        return as_victim(victim, device)
-    name, *defences = str(about.get("victim", "")).split(" + ")
-    if victim is None and ":" not in name:
-        raise InputError(
-            f"the victim of the run, {name!r}, was made in Python and cannot be opened by name: "
-            f"give --victim"
-        )
-    return defend(load_victim(victim or name, device), defences)
-
-
-def originals(folder: str | Path, like: Any = None, data: Data | None = None) -> Dataset:
-    """The original images of a run, checked against the hashes in its ``pairs.json``.
-
-    Args:
-        folder: the run folder.
-        like: the victim, which photographs are framed for.
-        data: where the images are, if not where ``pairs.json`` says.
-    """
-    path = Path(folder) / "pairs.json"
-    if not path.exists():
-        raise DataError(
-            f"{folder} has no pairs.json, which names the original images: run the evaluation "
-            f"again, which writes it first"
-        )
-    manifest = Manifest.read(path)
-    if data is None and manifest.data == "arrays":
-        raise DataError(
-            "the images of this run were arrays, which a run folder does not keep: save images and "
-            "labels with numpy.savez and give --data npz:FILE"
-        )
-    if data is None or isinstance(data, str):
-        chosen = manifest.select(source(data or manifest.data, like=like))
-    else:
-        chosen = manifest.select(load_data(data, None, like))
-    return replace(chosen, images=Problems.make(chosen.images, chosen.labels).images)
-
-
-def rebuild(row: Row, known: Mapping[str, Tensor]) -> Tensor:
-    """The final image of a row; raises if that cannot be the image that was stored.
-
-    Args:
-        row: of the store.
-        known: original images by name.
-    """
-    if row.image not in known:
-        raise DataError(
-            f"image {row.image} is not in pairs.json, which has the images of the last run in "
-            f"this folder"
-        )
-    original = known[row.image]
-    targets = None if row.target is None else [row.target]
-    if int(Problems.make(original[None], [row.label], targets).ids[0]) != row.problem:
-        raise DataError(f"image {row.image} with its label and target is not what was attacked")
-    try:
-        return unpack_edits(row.edits, original)
-    except (ValueError, IndexError) as error:
-        raise DataError(f"the stored edits of image {row.image} are damaged ({error})") from error
 
 
 def _check_weights(about: Mapping[str, Any], victim: Victim) -> None:
@@ -208,35 +127,32 @@ def _check_weights(about: Mapping[str, Any], victim: Victim) -> None:
 
 
 def _doubts(
-    number: int,
-    setting: Mapping[str, Any],
-    rows: Sequence[Row],
-    known: Mapping[str, Tensor],
-    victim: Victim,
+    setting: Record, rows: Sequence[Row], originals: Originals, victim: Victim
 ) -> Iterator[Doubt]:
     """Those of ``rows``, one batch, that do not hold."""
-    faults, images = _rebuild_all(rows, known, setting["pixels"])
-    missed = _missed(setting["seed"], [rows[at] for at in images], list(images.values()), victim)
+    faults, images = _rebuild_all(rows, originals, setting.pixels)
+    missed = _missed(setting.seed, [rows[at] for at in images], list(images.values()), victim)
     answers = dict(zip(images, missed, strict=True))
     for at, row in enumerate(rows):
         reason, chance = (faults[at], False) if at in faults else answers[at]
         if reason:
-            yield Doubt(number, title(setting), row.image, row.target, reason, chance)
+            yield Doubt(setting.number, setting.title, row.image, row.target, reason, chance)
 
 
 def _rebuild_all(
-    rows: Sequence[Row], known: Mapping[str, Tensor], budget: int
+    rows: Sequence[Row], originals: Originals, budget: int
 ) -> tuple[dict[int, str], dict[int, Tensor]]:
     """By position: what is wrong without asking anybody, and the images of the other rows."""
     faults: dict[int, str] = {}
     images: dict[int, Tensor] = {}
     for at, row in enumerate(rows):
         try:
-            image = rebuild(row, known)
+            original = originals.take([row.image])[0]
+            image = rebuild(row, original)
         except BrusleError as error:
             faults[at] = str(error)
             continue
-        changed = int(changed_pixels(image[None], known[row.image][None]))
+        changed = int(changed_pixels(image[None], original[None]))
         if changed > budget:
             faults[at] = f"{changed} pixels differ from the original, {budget} are allowed"
         else:

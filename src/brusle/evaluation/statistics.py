@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,28 +36,88 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """What a table says about some rows.
+class Summary:
+    """One line of a table.
 
     Attributes:
         images: rows; an image with several targets has several.
-        asr: successes over attacked images.
+        attacked: those that were classified correctly and without error.
+        asr: successes over attacked (the paper's attack success rate).
+        asr_at: the same within fewer queries.
+        stable: stable successes over attacked; None unless the victim is randomised.
         robust: images that are classified correctly to the end, over all without error.
         cost: queries of attacked images, a failure counting as the limit.
         success_cost: queries of successes.
         area: area under the curve of success rates, see `area_under_curve`.
+        mean_pixels: changed pixels of the successes; NaN without any.
         errors: images on which the victim failed.
         unverified: reported successes that did not pass the check.
     """
 
     images: int
+    attacked: int
     asr: Rate
+    asr_at: dict[int, Rate]
+    stable: Rate | None
     robust: Rate
     cost: Cost
     success_cost: Cost
     area: float
+    mean_pixels: float
     errors: int
     unverified: int
+
+    @classmethod
+    def of(
+        cls,
+        rows: Sequence[Row],
+        limit: int,
+        at: Iterable[int] = (),
+        randomised: bool = False,
+    ) -> Summary:
+        """Summarise rows.
+
+        Args:
+            rows: rows of a setting.
+            limit: query limit.
+            at: numbers of queries to give the success rate at.
+            randomised: whether the victim is.
+        """
+        statuses = Counter(row.status for row in rows)
+        pixels = [row.pixels for row in rows if _won(row, limit)]
+        return cls(
+            images=len(rows),
+            attacked=len(_attacked(rows)),
+            asr=success_rate(rows, limit),
+            asr_at={q: success_rate(rows, q) for q in at},
+            stable=stable_rate(rows, limit) if randomised else None,
+            robust=robust_accuracy(rows, limit),
+            cost=cost(rows, limit),
+            success_cost=success_cost(rows, limit),
+            area=area_under_curve(rows, limit),
+            mean_pixels=float(np.mean(pixels)) if pixels else math.nan,
+            errors=statuses["error"],
+            unverified=statuses["unverified"],
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, which knows no NaN."""
+        return {
+            "images": self.images,
+            "attacked": self.attacked,
+            "asr": self.asr.as_dict(),
+            "asr_at": {str(q): rate.as_dict() for q, rate in self.asr_at.items()},
+            "asr_stable": None if self.stable is None else self.stable.as_dict(),
+            "robust_accuracy": self.robust.as_dict(),
+            "median_queries": _maybe(self.cost.median),
+            "mean_queries": _maybe(self.cost.mean),
+            "median_queries_of_successes": _maybe(self.success_cost.median),
+            "mean_queries_of_successes": _maybe(self.success_cost.mean),
+            "area_under_curve": _maybe(self.area),
+            "mean_pixels": _maybe(self.mean_pixels),
+            "errors": self.errors,
+            "unverified": self.unverified,
+        }
 
 
 @dataclass(frozen=True)
@@ -165,28 +226,13 @@ def success_cost(rows: Sequence[Row], limit: int) -> Cost:
     return _cost_of([row.queries for row in rows if _won(row, limit)])
 
 
-def numbers(rows: Sequence[Row], limit: int) -> Numbers:
-    """All of these at once."""
-    statuses = Counter(row.status for row in rows)
-    return Numbers(
-        images=len(rows),
-        asr=success_rate(rows, limit),
-        robust=robust_accuracy(rows, limit),
-        cost=cost(rows, limit),
-        success_cost=success_cost(rows, limit),
-        area=area_under_curve(rows, limit),
-        errors=statuses["error"],
-        unverified=statuses["unverified"],
-    )
-
-
-def by_label(rows: Sequence[Row], limit: int) -> dict[int, Numbers]:
-    """The numbers of each true class."""
+def by_label(rows: Sequence[Row], limit: int) -> dict[int, Summary]:
+    """A summary of each true class."""
     return _grouped(rows, limit, lambda row: row.label)
 
 
-def by_target(rows: Sequence[Row], limit: int) -> dict[int, Numbers]:
-    """The numbers of each target class; untargeted attacks have none."""
+def by_target(rows: Sequence[Row], limit: int) -> dict[int, Summary]:
+    """A summary of each target class; untargeted attacks have none."""
     return _grouped(rows, limit, lambda row: row.target)
 
 
@@ -329,6 +375,10 @@ def _errors(rows: Sequence[Row]) -> Flag | None:
     )
 
 
+def _maybe(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
 def _attacked(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row.status not in ("skipped", "error")]
 
@@ -349,13 +399,13 @@ def _cost_of(spent: list[int]) -> Cost:
 
 def _grouped(
     rows: Sequence[Row], limit: int, key: Callable[[Row], int | None]
-) -> dict[int, Numbers]:
+) -> dict[int, Summary]:
     groups: dict[int, list[Row]] = {}
     for row in rows:
         value = key(row)
         if value is not None:
             groups.setdefault(value, []).append(row)
-    return {value: numbers(groups[value], limit) for value in sorted(groups)}
+    return {value: Summary.of(groups[value], limit) for value in sorted(groups)}
 
 
 def _check_limit(limit: int) -> None:

@@ -12,31 +12,83 @@ import fcntl
 import json
 import math
 import os
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from brusle.errors import DataError
-from brusle.oracle import COLUMNS, Ledger
-from brusle.problems import Problems
 from brusle.results import AttackResult, Status
 
+GoalName = Literal["untargeted", "targeted"]
 FILE, LOCK = "results.sqlite", "results.lock"
-_FORMAT = "brusle-results-1"
+_FORMAT = "brusle-results-2"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS settings (
     id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, description TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS images (
+    name TEXT PRIMARY KEY, label INTEGER NOT NULL, sha256 TEXT NOT NULL
+) WITHOUT ROWID;
 """
+
+
+@dataclass(frozen=True)
+class Record:
+    """A setting as it is stored: an attack with its budgets, a goal and a seed.
+
+    Attributes:
+        number: of the setting in its store.
+        attack: name of the attack, with the options that differ from their defaults.
+        goal: "untargeted" or "targeted".
+        pixels: pixel budget.
+        queries: query limit.
+        seed: the seed.
+        eot: answers that were averaged for every candidate.
+        needs: what the attack needs of a victim: labels, scores or gradients.
+        problems: how many problems the last plan has that asked for it.
+        options: all options of the attack.
+    """
+
+    number: int
+    attack: str
+    goal: GoalName
+    pixels: int
+    queries: int
+    seed: int
+    eot: int
+    needs: str
+    problems: int
+    options: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The attack, and what else is not as usual."""
+        return self.attack + self._unusual
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.attack} {self.goal}, {self.pixels} px{self._unusual}"
+
+    @property
+    def _unusual(self) -> str:
+        eot = f", eot {self.eot}" if self.eot > 1 else ""
+        return eot + (f", seed {self.seed}" if self.seed else "")
+
+    @property
+    def slug(self) -> str:
+        """For file names; different for all settings of a store."""
+        return re.sub(r"[^a-z0-9]+", "-", f"{self.number:02d} {self.title}".lower())
 
 
 @dataclass(frozen=True)
@@ -128,46 +180,6 @@ def rows_of(result: AttackResult, which: Sequence[int], names: Sequence[str]) ->
     return made
 
 
-def result_of(
-    rows: Sequence[Row],
-    problems: Problems,
-    attack: Any,
-    seed: int,
-    randomised: bool,
-    names: Sequence[str],
-    notes: Sequence[str],
-) -> AttackResult:
-    """The result that ``rows`` came from, with the problems in their order."""
-    by_id = {row.problem: row for row in rows}
-    mine = [by_id[number] for number in problems.ids.tolist()]
-    pictures = zip(mine, problems.images, strict=True)
-
-    def column(name: str, kind: torch.dtype = torch.int64) -> Tensor:
-        return torch.tensor([getattr(row, name) for row in mine], dtype=kind)
-
-    return AttackResult(
-        problems,
-        attack,
-        seed,
-        status=[row.status for row in mine],
-        images=torch.stack([unpack_edits(row.edits, original) for row, original in pictures]),
-        queries=column("queries"),
-        labels=column("final_label"),
-        clean_labels=column("clean_label"),
-        losses=column("loss", torch.float64),
-        scores=torch.from_numpy(np.stack([np.frombuffer(row.scores) for row in mine])),
-        times=column("seconds", torch.float64),
-        ledger=Ledger(*(column(name) for name in COLUMNS)),
-        stable=column("stable", torch.bool),
-        randomised=randomised,
-        notes=notes,
-        names=names,
-        errors={i: row.error for i, row in enumerate(mine) if row.error},
-        found_by=[row.found_by for row in mine],
-        seconds=sum(row.seconds for row in mine),
-    )
-
-
 def pack_edits(original: Tensor, image: Tensor) -> bytes:
     """Changed pixels of one ``(c, h, w)`` image: positions, then their 8-bit levels."""
     changed = (original != image).any(0).flatten().nonzero()[:, 0]
@@ -254,8 +266,18 @@ class Store:
     def close(self) -> None:
         """Let another run write."""
         self._connection.close()
+        self._unlock()
+
+    def release(self) -> None:
+        """Let another run write, and go on reading."""
+        with self._guard():  # all in one file again, for those who copy it
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._unlock()
+
+    def _unlock(self) -> None:
         if self._lock is not None:
             self._lock.close()
+            self._lock = None
 
     def about(self) -> dict[str, Any]:
         """What was noted with `note`."""
@@ -269,8 +291,29 @@ class Store:
         with self._guard():
             self._connection.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", items)
 
-    def setting(self, key: str, description: Mapping[str, Any]) -> int:
-        """The number of a setting, new if its key is; the description may change."""
+    def know(self, images: Sequence[tuple[str, int, str]]) -> None:
+        """Write name, label and hash of images; they must not contradict what is known."""
+        with self._guard():
+            self._connection.executemany("INSERT OR IGNORE INTO images VALUES (?, ?, ?)", images)
+            known = dict(self._images())
+        for name, *facts in images:
+            if known[name] != tuple(facts):
+                raise DataError(
+                    f"the run folder has results of another image {name} (its pixels or label "
+                    f"differ): choose another --out"
+                )
+
+    def images(self) -> dict[str, tuple[int, str]]:
+        """Label and hash of all images, by name."""
+        with self._guard():
+            return dict(self._images())
+
+    def _images(self) -> Iterator[tuple[str, tuple[int, str]]]:
+        for name, label, sha256 in self._connection.execute("SELECT * FROM images"):
+            yield name, (label, sha256)
+
+    def setting(self, key: str, description: Mapping[str, Any]) -> Record:
+        """The setting of this key, new if there is none; the description may change."""
         with self._guard():
             self._connection.execute(
                 "INSERT INTO settings (key, description) VALUES (?, ?) "
@@ -278,13 +321,21 @@ class Store:
                 (key, json.dumps(description)),
             )
             found = self._connection.execute("SELECT id FROM settings WHERE key = ?", (key,))
-            return int(found.fetchone()[0])
+            return Record(int(found.fetchone()[0]), **description)
 
-    def settings(self) -> dict[int, dict[str, Any]]:
-        """All settings, by number."""
+    def settings(self) -> list[Record]:
+        """All settings, in the order in which they were first asked for."""
         with self._guard():
             found = self._connection.execute("SELECT id, description FROM settings ORDER BY id")
-            return {number: json.loads(text) for number, text in found.fetchall()}
+            return [Record(number, **json.loads(text)) for number, text in found.fetchall()]
+
+    def done(self, setting: int) -> set[int]:
+        """Ids of the problems that are finished."""
+        with self._guard():
+            found = self._connection.execute(
+                "SELECT problem FROM rows WHERE setting = ?", (setting,)
+            ).fetchall()
+        return {problem for (problem,) in found}
 
     def add(self, setting: int, rows: Sequence[Row]) -> None:
         """Write rows in one transaction; when this returns, they are on the disk."""

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from pathlib import Path
 
 from brusle.evaluation.metrics import Rate
-from brusle.evaluation.runner import Run
-from brusle.results import AttackResult
+from brusle.evaluation.runs import Run
+from brusle.evaluation.statistics import success_rate
+from brusle.evaluation.store import Row
 
 _COLOURS = ("#0b6e99", "#c8553d", "#588157", "#7b4b94", "#b08900", "#3d405b")
 _STYLES = ("-", "--", ":")  # for more settings than colours
 _MOST_BANDS = 4  # more would cover each other
 
 
-def success_steps(result: AttackResult) -> list[tuple[int, Rate]]:
+def success_steps(rows: Sequence[Row], limit: int) -> list[tuple[int, Rate]]:
     """The success rate at 0 queries, wherever it rises, and at the limit."""
-    hits = sorted(result.queries[result.success].tolist())
-    attacked = int(result.attacked.sum())
-    marks = sorted({0, *hits, result.attack.queries})
-    return [(mark, Rate(bisect_right(hits, mark), attacked)) for mark in marks]
+    hits = sorted(row.queries for row in rows if row.status == "success")
+    attacked = success_rate(rows).count
+    return [(mark, Rate(bisect_right(hits, mark), attacked)) for mark in sorted({0, *hits, limit})]
 
 
 def curve(run: Run, path: str | Path) -> None:
@@ -37,10 +38,10 @@ def curve(run: Run, path: str | Path) -> None:
     figure = Figure(figsize=(7, 4.2 + below), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    for at, (setting, result) in enumerate(zip(run.settings, run.results, strict=True)):
-        steps, rates = zip(*success_steps(result), strict=True)
+    for at, setting in enumerate(run.settings):
+        steps, rates = zip(*success_steps(run.stored(setting), setting.queries), strict=True)
         colour = _COLOURS[at % len(_COLOURS)]
-        label = f"{setting.goal}, {setting.attack.pixels} pixels"
+        label = f"{setting.goal}, {setting.pixels} pixels"
         if several:
             label = f"{setting.name}, {label}"
         style = _STYLES[at // len(_COLOURS) % len(_STYLES)]
@@ -56,7 +57,7 @@ def curve(run: Run, path: str | Path) -> None:
         ylabel="fooled, % of correctly classified images",
         xlim=(0, None),
         ylim=(0, 100),
-        title=f"{run.victim} on {run.data.name}",
+        title=f"{run.victim} on {run.data}",
     )
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)

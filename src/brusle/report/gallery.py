@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from brusle.evaluation.runner import Run
+from brusle.evaluation.runs import Run, rebuild
 
 _PANEL, _GAP, _MARGIN, _TEXT = 192, 8, 24, 44
 _INK, _FAINT, _PAPER, _SHADE = (28, 30, 34), (110, 114, 122), (255, 255, 255), (232, 234, 238)
@@ -50,19 +50,19 @@ def gallery(examples: Sequence[Example], path: str | Path, title: str, columns: 
 def run_examples(run: Run, per_setting: int = 3) -> list[Example]:
     """A few successes of every setting, of different images where there are enough."""
     examples: list[Example] = []
-    shown: Counter[int] = Counter()
-    for setting, result in zip(run.settings, run.results, strict=True):
-        hits = sorted(result.success.nonzero()[:, 0].tolist(), key=lambda i: (shown[i], i))
-        for i in hits[:per_setting]:
-            shown[i] += 1
-            pixels, queries = int(result.pixels[i]), int(result.queries[i])
+    shown: Counter[str] = Counter()
+    for setting in run.settings:
+        hits = [row for row in run.stored(setting) if row.status == "success"]
+        for row in sorted(hits, key=lambda row: shown[row.image])[:per_setting]:
+            shown[row.image] += 1
+            original = run.originals.take([row.image])[0]
             examples.append(
                 Example(
-                    result.problems.images[i],
-                    result.images[i],
-                    class_name(run.data.classes, int(result.clean_labels[i])),
-                    class_name(run.data.classes, int(result.labels[i])),
-                    f"{setting.goal}: {count(pixels, 'pixel')}, {count(queries, 'query')}",
+                    original,
+                    rebuild(row, original),
+                    class_name(run.classes, row.clean_label),
+                    class_name(run.classes, row.final_label),
+                    f"{setting.goal}: {count(row.pixels, 'pixel')}, {count(row.queries, 'query')}",
                 )
             )
     return examples

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 from rich import box
 from rich.table import Table
 
 from brusle.evaluation.metrics import Rate
-from brusle.evaluation.runner import Run
+from brusle.evaluation.runs import Run
 
 
 def summary_table(run: Run) -> Table:
     """One line per goal and budget; fits a terminal of 80 columns."""
     table = Table(
-        title=f"{run.victim} on {run.data.name}",
+        title=f"{run.victim} on {run.data}",
         title_justify="left",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
@@ -42,18 +43,18 @@ def summary_table(run: Run) -> Table:
         table.add_row(
             *([setting.name] if several else []),
             setting.goal,
-            f"{_number(s.mean_pixels, 1)}/{setting.attack.pixels}",
+            f"{_number(s.mean_pixels, 1)}/{setting.pixels}",
             *(_number(100 * s.asr_at[q].value, 0) if q in s.asr_at else "" for q in marks),
             f"[bold]{percent(s.asr)}",
             *([_number(100 * s.stable.value, 0) if s.stable else ""] if randomised else []),
             _number(100 * s.robust.value, 0) if several else percent(s.robust),
-            _number(s.median_queries, 0),
-            _number(s.mean_queries, 0),
+            _number(s.cost.median, 0),
+            _number(s.cost.mean, 0),
         )
-    limits = sorted({setting.attack.queries for setting in run.settings})
+    limits = sorted({setting.queries for setting in run.settings})
     attacked = sorted({s.attacked for s in summaries})
     total = sorted({s.images for s in summaries})
-    what = "images" if total == [len(run.data)] else "images or pairs of image and target"
+    what = "images" if total == [run.images] else "images or pairs of image and target"
     table.caption = (
         f"ASR: of the {_range(attacked)} {what} (out of {_range(total)}) that the victim "
         f"classifies correctly, the share that was fooled within {_range(limits)} queries. "
@@ -67,6 +68,23 @@ def summary_table(run: Run) -> Table:
         )
     table.caption_justify = "left"
     return table
+
+
+def flag_lines(run: Run) -> list[str]:
+    """Reasons to doubt the numbers, one line for each kind (docs/metrics.md)."""
+    first: dict[str, tuple[str, str]] = {}
+    count: Counter[str] = Counter()
+    for setting, flags in run.flags.items():
+        for flag in flags:
+            count[flag.name] += 1
+            first.setdefault(flag.name, (setting.title, flag.text))
+    return [
+        f"{name} ({title}{_more(count[name] - 1)}): {text}" for name, (title, text) in first.items()
+    ]
+
+
+def _more(number: int) -> str:
+    return f" and {number} more" if number else ""
 
 
 def percent(rate: Rate) -> str:

@@ -1,0 +1,80 @@
+"""Where results come from: versions, hardware, and revisions of the code."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import brusle
+
+
+def provenance(device: torch.device) -> dict[str, Any]:
+    """Facts about the software and the machine; nothing that names the machine or its user."""
+    return {
+        "brusle": brusle.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
+        "git_brusle": git_revision(Path(brusle.__file__).parent, "__init__.py"),
+        "git_here": git_revision(Path.cwd()),
+    }
+
+
+def git_revision(folder: Path, file: str | None = None) -> str | None:
+    """The commit that is checked out in ``folder``, with "+" if files differ from it.
+
+    Args:
+        folder: the folder.
+        file: a file in it that must be under version control: an installed package may lie
+            inside somebody else's repository.
+
+    Returns:
+        None if there is no repository.
+    """
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit is None or (file and _git(folder, "ls-files", "--error-unmatch", file) is None):
+        return None
+    changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return commit[:12] + ("+" if changed else "")
+
+
+def fingerprint(victim: Any) -> str:
+    """A hash of the weights of a torch victim, behind its defences; empty for other victims."""
+    while hasattr(victim, "victim"):
+        victim = victim.victim
+    module = getattr(victim, "module", None)
+    if not isinstance(module, torch.nn.Module):
+        return ""
+    digest = hashlib.sha256()
+    for name, value in sorted(module.state_dict().items()):
+        digest.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip()
+
+
+def _processor() -> str:
+    """The model of the processor, where the system says it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

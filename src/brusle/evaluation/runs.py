@@ -1,0 +1,344 @@
+"""A run: what the store of an evaluation holds, for tables, pictures and exports."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from brusle.defences import defend
+from brusle.errors import BrusleError, DataError, InputError
+from brusle.evaluation.pairs import Manifest, Originals, in_parts
+from brusle.evaluation.statistics import Flag, Summary, flags
+from brusle.evaluation.store import GoalName, Record, Row, Store, unpack_edits
+from brusle.evaluation.workload import Data, as_source
+from brusle.oracle import COLUMNS, Ledger, Victim
+from brusle.problems import Problems
+from brusle.results import AttackResult
+from brusle.victims import as_victim, load_victim
+
+_NAMELESS = "arrays"  # data that was given as arrays
+
+
+class Run:
+    """An evaluation, as far as it is stored.
+
+    `brusle.evaluate` returns one with the settings and images that were asked for, `Run.open` one
+    with all that a run folder holds.
+
+    Attributes:
+        store: the results.
+        folder: where they are; None if in memory.
+        like: the victim that photographs are framed for.
+        settings: what was run.
+        manifest: images and targets that were asked for; None of an opened run.
+        resumed: attacks that were stored before and not run again.
+        start_queries: images that the victim was asked for to find starting images.
+        seconds: wall-clock time of the last session.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        folder: Path | None = None,
+        settings: Sequence[Record] | None = None,
+        wanted: Mapping[GoalName, Sequence[tuple[int, str]]] | None = None,
+        originals: Originals | None = None,
+        data: Data | None = None,
+        like: Victim | None = None,
+    ) -> None:
+        """Make a run of ``store``.
+
+        Args:
+            store: the results.
+            folder: where they are.
+            settings: some of its settings; None is all.
+            wanted: for each goal, ids of problems and names of their images, in an order; None is
+                all that is stored.
+            originals: the original images, if somebody has them already.
+            data: where they are, if not where the run says.
+            like: the victim that photographs are framed for; None opens the run's.
+        """
+        self.store, self.folder, self.like = store, folder, like
+        self.settings = list(store.settings() if settings is None else settings)
+        self.manifest: Manifest | None = None
+        self.resumed, self.start_queries, self.seconds = 0, 0, 0.0
+        self._wanted, self._data = wanted, data
+        if originals is not None:
+            self.originals = originals
+
+    @classmethod
+    def open(cls, folder: str | Path, data: Data | None = None) -> Run:
+        """The run in a folder, also while it is written.
+
+        Args:
+            folder: the run folder.
+            data: where the original images are, if not where the run says.
+        """
+        return cls(Store.read(folder), Path(folder), data=data)
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """What the store says about victim, data, and the sessions that wrote it."""
+        return self.store.about()
+
+    @property
+    def victim(self) -> str:
+        """Name of the victim."""
+        return str(self.about["victim"])
+
+    @property
+    def data(self) -> str:
+        """Name of the data."""
+        return str(self.about["data"])
+
+    @property
+    def images(self) -> int:
+        """How many images there are; with several targets, an image has several rows."""
+        if self._wanted is None:
+            return len(self.store.images())
+        return len({name for pairs in self._wanted.values() for _, name in pairs})
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes; empty if they have none."""
+        return list(self.about["classes"])
+
+    @property
+    def randomised(self) -> bool:
+        """Whether the victim says that its answers vary."""
+        return bool(self.about["randomised"])
+
+    @cached_property
+    def originals(self) -> Originals:
+        """The original images."""
+        data = self._data if self._data is not None else self.data
+        if data == _NAMELESS:
+            raise DataError(
+                "the images of this run were arrays, which a run folder does not keep: save images "
+                "and labels with numpy.savez and give --data npz:FILE"
+            )
+        if self.like is None:
+            # photographs are framed for the victim, other images do without
+            with suppress(BrusleError):
+                self.like = open_victim(self.about, device="cpu")
+        return Originals(as_source(data, self.like), self.store.images())
+
+    def stored(self, setting: Record) -> list[Row]:
+        """The rows of a setting, in the order of the images."""
+        rows = self.store.rows(setting.number)
+        if self._wanted is None:
+            return sorted(rows, key=lambda row: (row.image, row.target or 0))
+        by_id = {row.problem: row for row in rows}
+        # equal images have one row, and each its name
+        pairs = [(by_id.get(i), name) for i, name in self._wanted[setting.goal]]
+        return [replace(row, image=name) for row, name in pairs if row is not None]
+
+    @cached_property
+    def _summaries(self) -> list[Summary]:
+        return [
+            Summary.of(self.stored(s), s.queries, checkpoints(s.queries), self.randomised)
+            for s in self.settings
+        ]
+
+    def summaries(self) -> list[Summary]:
+        """One summary for each setting, with the success rate at a few numbers of queries."""
+        return self._summaries
+
+    @property
+    def errors(self) -> int:
+        """Images, over all settings, that the victim failed on or the check refused."""
+        return sum(summary.errors + summary.unverified for summary in self.summaries())
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the numbers should know, each once."""
+        return list(self.about["notes"])
+
+    @cached_property
+    def flags(self) -> dict[Record, list[Flag]]:
+        """Reasons to doubt the numbers of a setting, where there are any."""
+        found = {}
+        for setting in self.settings:
+            white_box = self._white_box(setting)
+            rows = [] if white_box is None else self.stored(white_box)
+            found[setting] = flags(self.stored(setting), setting.queries, rows)
+        return {setting: reasons for setting, reasons in found.items() if reasons}
+
+    def _white_box(self, setting: Record) -> Record | None:
+        """A white-box attack that a black-box one should not surpass."""
+        if setting.needs == "gradients":
+            return None
+        same = ("goal", "pixels", "seed", "eot")
+        for other in self.settings:
+            alike = all(getattr(other, name) == getattr(setting, name) for name in same)
+            if other.needs == "gradients" and alike:
+                return other
+        return None
+
+    @cached_property
+    def results(self) -> list[AttackResult]:
+        """One result for each setting, with all images in memory."""
+        return [self.result(setting) for setting in self.settings]
+
+    def result(self, setting: Record) -> AttackResult:
+        """The result of one setting, rebuilt from its rows."""
+        return _result(setting, self.stored(setting), self.originals, self.randomised, self.notes)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One row for each image and setting, for CSV and JSON."""
+        for setting in self.settings:
+            for row in self.stored(setting):
+                yield as_dict(setting, row)
+
+    def adversarial(self) -> Iterator[tuple[Record, Row, Tensor]]:
+        """Every success with its image, a few images in memory at a time."""
+        size = 4 * math.prod(self.about["shape"])
+        for setting in self.settings:
+            hits = [row for row in self.stored(setting) if row.status == "success"]
+            for part in in_parts(hits, size):
+                originals = self.originals.take([row.image for row in part])
+                for row, original in zip(part, originals, strict=True):
+                    yield setting, row, rebuild(row, original)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the run is about, and its summaries, for JSON."""
+        settings = [
+            {**vars(setting), "summary": summary.as_dict(), "flags": self._flag_texts(setting)}
+            for setting, summary in zip(self.settings, self.summaries(), strict=True)
+        ]
+        return {
+            **{name: value for name, value in self.about.items() if name != "sessions"},
+            **self.about["sessions"][-1],
+            "images": self.images,
+            "resumed": self.resumed,
+            "start_queries": self.start_queries,
+            "seconds": round(self.seconds, 2),
+            "settings": settings,
+        }
+
+    def _flag_texts(self, setting: Record) -> dict[str, str]:
+        return {flag.name: flag.text for flag in self.flags.get(setting, ())}
+
+
+def open_victim(about: Mapping[str, Any], victim: Any = None, device: str = "auto") -> Victim:
+    """The victim of a run.
+
+    Args:
+        about: what the run's store says.
+        victim: a name instead of the stored one (the run's defences are put before it), or the
+            victim itself as `brusle.evaluate` takes it.
+        device: where it runs.
+    """
+    if victim is not None and not isinstance(victim, str):
+        return as_victim(victim, device)
+    name, *defences = str(about.get("victim", "")).split(" + ")
+    if victim is None and ":" not in name:
+        raise InputError(
+            f"the victim of the run, {name!r}, was made in Python and cannot be opened by name: "
+            f"give --victim"
+        )
+    return defend(load_victim(victim or name, device), defences)
+
+
+def rebuild(row: Row, original: Tensor) -> Tensor:
+    """The final image of a row; raises if that cannot be the image that was stored."""
+    targets = None if row.target is None else [row.target]
+    if int(Problems.make(original[None], [row.label], targets).ids[0]) != row.problem:
+        raise DataError(f"image {row.image} with its label and target is not what was attacked")
+    try:
+        return unpack_edits(row.edits, original)
+    except (ValueError, IndexError) as error:
+        raise DataError(f"the stored edits of image {row.image} are damaged ({error})") from error
+
+
+def checkpoints(limit: int) -> tuple[int, ...]:
+    """Numbers of queries, up to the limit, at which tables give the success rate."""
+    marks = (10, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
+    return (*[q for q in marks if q < limit][-3:], limit)
+
+
+def as_dict(setting: Record, row: Row) -> dict[str, Any]:
+    """A row with its setting, without what differs from run to run."""
+    return {
+        "attack": setting.attack,
+        "goal": setting.goal,
+        "pixel_budget": setting.pixels,
+        "query_limit": setting.queries,
+        "seed": setting.seed,
+        "eot": setting.eot,
+        "image": row.image,
+        "id": row.problem,
+        "label": row.label,
+        "target": row.target,
+        "clean_label": row.clean_label,
+        "status": row.status,
+        "stable": row.stable,
+        "queries": row.queries,
+        "pixels": row.pixels,
+        "final_label": row.final_label,
+        "loss": row.loss if math.isfinite(row.loss) else None,
+        "found_by": row.found_by,
+        **{f"queries_{name}": getattr(row, name) for name in COLUMNS},
+        "error": row.error,
+    }
+
+
+def _result(
+    setting: Record,
+    rows: Sequence[Row],
+    originals: Originals,
+    randomised: bool,
+    notes: Sequence[str],
+) -> AttackResult:
+    """The result that ``rows`` came from."""
+    images = originals.take([row.image for row in rows])
+    targets = None if setting.goal == "untargeted" else [row.target for row in rows]
+    problems = Problems.make(
+        images, [row.label for row in rows], targets, [row.problem for row in rows]
+    )
+
+    def column(name: str, kind: torch.dtype = torch.int64) -> Tensor:
+        return torch.tensor([getattr(row, name) for row in rows], dtype=kind)
+
+    return AttackResult(
+        problems,
+        setting,
+        setting.seed,
+        status=[row.status for row in rows],
+        images=torch.stack(
+            [unpack_edits(row.edits, image) for row, image in zip(rows, images, strict=True)]
+        ),
+        queries=column("queries"),
+        labels=column("final_label"),
+        clean_labels=column("clean_label"),
+        losses=column("loss", torch.float64),
+        scores=_scores(rows),
+        times=column("seconds", torch.float64),
+        ledger=Ledger(*(column(name) for name in COLUMNS)),
+        stable=column("stable", torch.bool),
+        randomised=randomised,
+        notes=notes,
+        names=[row.image for row in rows],
+        errors={i: row.error for i, row in enumerate(rows) if row.error},
+        found_by=[row.found_by for row in rows],
+        seconds=sum(row.seconds for row in rows),
+    )
+
+
+def _scores(rows: Sequence[Row]) -> Tensor:
+    """``(n, classes)``; NaN where the victim has never said how many classes there are."""
+    scores = [np.frombuffer(row.scores) for row in rows]
+    classes = max(map(len, scores))
+    table = np.full((len(rows), classes), np.nan)
+    for line, mine in zip(table, scores, strict=True):
+        line[: len(mine)] = mine
+    return torch.from_numpy(table)
