@@ -201,7 +201,7 @@ def test_attack_with_labels_only_begins_at_the_given_image(photos) -> None:
 
 def test_list_as_json() -> None:
     said = json.loads(run("list", "--json").stdout)
-    assert set(said) == {"attacks", "victims", "data", "defences"}
+    assert set(said) == {"attacks", "victims", "data", "defences", "presets"}
     assert "zoo:cifar10-resnet20" in said["victims"]
     assert "palette=binary" in said["attacks"]["brusle"]
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from brusle.cli.reproduce import blocks, markdown, notes, picture
 from brusle.errors import InputError
 from brusle.evaluation.metrics import Rate
 from brusle.evaluation.presets import preset, presets
@@ -19,6 +18,7 @@ from brusle.evaluation.reproduce import (
     reproduce,
 )
 from brusle.evaluation.store import Store
+from brusle.report.reproduction import blocks, markdown, notes, picture
 
 ON_CIFAR10 = [name for name, about in presets().items() if about.dataset == "CIFAR-10"]
 SMALL = {"limit": 2, "queries": 12, "pixels": [30], "data": "sample", "batch_size": 64}
@@ -28,7 +28,7 @@ LARGER = SMALL | {"queries": 200, "pixels": [40]}
 def stored(folder):
     """All settings of a run folder with their rows."""
     with Store.read(folder) as store:
-        return [(about, store.rows(number)) for number, about in store.settings().items()]
+        return [(setting, store.rows(setting.number)) for setting in store.settings()]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_every_cifar10_preset_runs(name, tmp_path) -> None:
         assert len(outcome.cells) == lines
         assert outcome.pairs == (18 if part.goal == "targeted" else 2)
         for about, rows in stored(tmp_path / part.name):
-            assert len(rows) == outcome.pairs and about["queries"] == 12
+            assert len(rows) == outcome.pairs and about.queries == 12
         for cell in outcome.cells:
             assert 0 <= cell.ours <= 100
             assert cell.low is None or cell.low <= cell.high
@@ -63,7 +63,7 @@ def test_every_cifar10_preset_runs(name, tmp_path) -> None:
 def test_numbers_are_those_of_the_stored_rows(targeted) -> None:
     (outcome,) = targeted.outcomes
     assert outcome.images == 2 and outcome.pairs == 18
-    rows = {about["attack"]: rows for about, rows in stored(targeted.folder / "resnet18")}
+    rows = {about.attack: rows for about, rows in stored(targeted.folder / "resnet18")}
     labels, ours = {"Sparse-RS": "SparseRS", "BruSLe": "BruSLe"}, []
     for cell in outcome.cells:
         won = [row for row in rows[labels[cell.attack]] if row.status == "success"]
@@ -82,7 +82,7 @@ def test_numbers_are_those_of_the_stored_rows(targeted) -> None:
 def test_accuracy_and_sparsity(tmp_path) -> None:
     accuracy = reproduce("cifar10-defended", part="l2", out=tmp_path / "a", **SMALL | {"limit": 9})
     (outcome,) = accuracy.outcomes
-    rows = {about["attack"]: rows for about, rows in stored(tmp_path / "a" / "l2")}
+    rows = {about.attack: rows for about, rows in stored(tmp_path / "a" / "l2")}
     for cell, label in zip(outcome.cells, ("SparseRS", "BruSLe"), strict=True):
         assert cell.ours == pytest.approx(100 * Rate(left(rows[label]), 9).value)
     sparsity = reproduce("cifar10-l0-hsja", out=tmp_path / "s", **SMALL | {"pixels": []})
@@ -100,7 +100,7 @@ def left(rows) -> int:
 def test_seeds(tmp_path) -> None:
     done = reproduce("cifar10-seeds", out=tmp_path, **SMALL | {"limit": 1, "seed": 3})
     rates = {
-        about["seed"]: 100 * sum(r.status == "success" for r in rows) / 9
+        about.seed: 100 * sum(r.status == "success" for r in rows) / 9
         for about, rows in stored(tmp_path / "resnet18")
     }
     assert sorted(rates) == list(range(3, 13))

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 from brusle.errors import InputError
 from brusle.evaluation.paper import PaperNumber, paper_results, pixels_of, tables
 from brusle.evaluation.plan import Plan
-from brusle.evaluation.runner import GoalName
+from brusle.evaluation.store import GoalName
 from brusle.names import hint
 
 Metric = Literal["asr", "accuracy", "mean sparsity"]

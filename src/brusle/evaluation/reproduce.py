@@ -15,17 +15,16 @@ from typing import Any
 import brusle
 from brusle.attacks import make
 from brusle.attacks.base import AnyAttack
-from brusle.data import source
 from brusle.data.stored import cache_dir
 from brusle.defences import defend
 from brusle.errors import InputError
 from brusle.evaluation.metrics import Z95, Rate
-from brusle.evaluation.pairs import Manifest, choose
+from brusle.evaluation.pairs import choose
 from brusle.evaluation.plan import Plan
 from brusle.evaluation.presets import OVER_SEEDS, Entry, Metric, Part, Preset, preset, seeds_entry
 from brusle.evaluation.runner import evaluate
 from brusle.evaluation.statistics import over_seeds, robust_accuracy, success_rate
-from brusle.evaluation.store import Row, Store
+from brusle.evaluation.store import Row
 from brusle.victims import as_victim, known_victims
 
 FILE = "reproduction.json"
@@ -342,19 +341,20 @@ def _run(wanted: Preset, job: Job, folder: Path, device: str, options: dict[str,
     )
     attacks = (a for plan in job.plans for a in plan.attacks_on(model)[part.goal])
     run = evaluate(
-        model,
+        job.victim,
         job.data,
         list(dict.fromkeys(attacks)),  # two lines of a table may be the same attack
         part.goal,
         place,
+        defences=part.defences,
+        device=device,
         pairs=manifest,
         seed=part.seeds,
         plan=job.plans[-1].model_dump(mode="json"),
         **options,
     )
-    stored = _stored(place, part, manifest)
-    height, width = source(job.data, like=model).take([0]).images.shape[2:]
-    rows = [row for some in stored.values() for row in some]
+    stored = {(s.attack, s.pixels, s.queries, s.seed): run.stored(s) for s in run.settings}
+    _, height, width = run.about["shape"]
     return Outcome(
         job,
         images=len(manifest.entries),
@@ -362,23 +362,9 @@ def _run(wanted: Preset, job: Job, folder: Path, device: str, options: dict[str,
         pairs=manifest.pairs if part.goal == "targeted" else len(manifest.entries),
         digest=manifest.digest,
         cells=tuple(_cells(wanted, part, stored, height * width)),
-        errors=sum(row.status in ("error", "unverified") for row in rows),
+        errors=run.errors,
         resumed=run.resumed,
     )
-
-
-def _stored(folder: Path, part: Part, manifest: Manifest) -> dict[_Setting, list[Row]]:
-    """The rows of each setting that are about the manifest's images and targets."""
-    aims = [(e.name, e.targets if part.goal == "targeted" else (None,)) for e in manifest.entries]
-    mine = {(name, target) for name, targets in aims for target in targets}
-    with Store.read(folder) as store:
-        return {
-            (about["attack"], about["pixels"], about["queries"], about["seed"]): [
-                row for row in store.rows(number) if (row.image, row.target) in mine
-            ]
-            for number, about in store.settings().items()
-            if about["goal"] == part.goal
-        }
 
 
 def _cells(
