@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from brusle import attacks, data, defences, victims, zoo
     from brusle.attacks import minimise
     from brusle.errors import BrusleError, DataError, InputError, VictimError
-    from brusle.evaluation import check, evaluate
+    from brusle.evaluation import Run, check, evaluate
+    from brusle.evaluation.engines import Local
+    from brusle.evaluation.ray_engine import Ray
     from brusle.results import AttackResult
     from brusle.victims import load_victim
 
@@ -28,6 +30,9 @@ _HOME = {
     "BrusleError": "brusle.errors",
     "DataError": "brusle.errors",
     "InputError": "brusle.errors",
+    "Local": "brusle.evaluation.engines",
+    "Ray": "brusle.evaluation.ray_engine",
+    "Run": "brusle.evaluation.runs",
     "VictimError": "brusle.errors",
     "check": "brusle.evaluation",
     "evaluate": "brusle.evaluation",
@@ -41,6 +46,9 @@ __all__ = [
     "BrusleError",
     "DataError",
     "InputError",
+    "Local",
+    "Ray",
+    "Run",
     "VictimError",
     "__version__",
     "attacks",

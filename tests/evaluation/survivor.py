@@ -1,10 +1,13 @@
-"""An evaluation for `test_survival.py` to kill: python survivor.py RUN_FOLDER LOG.
+"""An evaluation for tests to kill: python survivor.py RUN_FOLDER LOG [WORKERS].
 
-Its victim appends to LOG the key of every image it is asked for, which tells whose image it was.
+Its victim appends to LOG the key of every image it is asked for, which tells whose image it was,
+and the number of the process that was asked.
 """
 
 import os
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -12,9 +15,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import torch
 from models import integer_model, own_labels, random_images
 
+from brusle import Ray, rng
 from brusle.attacks import BruSLe, SparseRS
 from brusle.evaluation import Run
 from brusle.evaluation import evaluate as evaluate_plan
+from brusle.evaluation.store import Row, Store
 
 SHAPE, IMAGES = (3, 10, 10), 20
 ATTACKS = [BruSLe(3, 40), SparseRS(3, 40)]
@@ -25,15 +30,21 @@ class Logging:
 
     name, output, device = "logging", "logits", torch.device("cpu")
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, delay: float = 0) -> None:
+        self.log, self.delay = log, delay
         self.model = integer_model(SHAPE, 5)
         self.file = os.open(log, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+
+    def __reduce__(self):  # another process opens the log by itself
+        return type(self), (self.log, self.delay)
 
     def __call__(self, images: torch.Tensor) -> torch.Tensor:
         raise AssertionError("an evaluation asks with keys")
 
     def draw(self, images: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-        os.write(self.file, "".join(f"{key}\n" for key in keys.tolist()).encode())
+        time.sleep(self.delay)
+        me = os.getpid()
+        os.write(self.file, "".join(f"{key} {me}\n" for key in keys.tolist()).encode())
         return self.model.function(images)
 
 
@@ -42,9 +53,42 @@ def data() -> tuple[torch.Tensor, torch.Tensor]:
     return images, own_labels(model, images)
 
 
-def evaluate(folder: Path | None, log: Path) -> Run:
-    return evaluate_plan(Logging(log), data(), ATTACKS, out=folder, batch_size=6, seed=2)
+def evaluate(
+    folder: Path | None, log: Path, batch_size: int = 6, delay: float = 0, **options
+) -> Run:
+    options |= {"out": folder, "batch_size": batch_size, "seed": 2}
+    return evaluate_plan(Logging(log, delay), data(), ATTACKS, **options)
+
+
+def stored(folder: Path) -> dict[tuple[int, int], Row]:
+    """The rows of a run folder, without what differs from run to run."""
+    with Store.read(folder) as store:
+        return {
+            (setting.number, row.problem): replace(row, seconds=0.0)
+            for setting in store.settings()
+            for row in store.rows(setting.number)
+        }
+
+
+def owners(problems: list[int]) -> dict[int, int]:
+    """Which problem each key belongs to, for the first hundred draws."""
+    ids = torch.tensor(problems).repeat_interleave(100)
+    keys = rng.seeds(rng.streams(2, ids), torch.arange(100).repeat(len(problems)))
+    return dict(zip(keys.tolist(), ids.tolist(), strict=True))
+
+
+def lines(log: Path) -> list[int]:
+    """The keys in the log."""
+    return [key for key, _ in entries(log)]
+
+
+def entries(log: Path) -> list[tuple[int, int]]:
+    """The keys and processes in the log."""
+    text = log.read_text() if log.exists() else ""
+    whole = text[: text.rfind("\n") + 1].splitlines()
+    return [(int(key), int(process)) for key, process in map(str.split, whole)]
 
 
 if __name__ == "__main__":
-    evaluate(Path(sys.argv[1]), Path(sys.argv[2]))
+    folder, log, *workers = sys.argv[1:]
+    evaluate(Path(folder), Path(log), engine=Ray(int(workers[0])) if workers else None)

@@ -16,34 +16,13 @@ import torch
 from models import integer_model, own_labels, random_images
 
 import brusle
-from brusle import rng
 from brusle.attacks import BruSLe
 from brusle.errors import DataError
-from brusle.evaluation.store import FILE, Row, Store, pack_edits, unpack_edits
+from brusle.evaluation.store import FILE, Store, pack_edits, unpack_edits
 
 sys.path.insert(0, str(Path(__file__).parent))
 import survivor
-
-
-def stored(folder: Path) -> dict[tuple[int, int], Row]:
-    with Store.read(folder) as store:
-        return {
-            (setting.number, row.problem): replace(row, seconds=0.0)
-            for setting in store.settings()
-            for row in store.rows(setting.number)
-        }
-
-
-def owners(problems: list[int]) -> dict[int, int]:
-    """Which problem each key belongs to, for the first hundred draws."""
-    ids = torch.tensor(problems).repeat_interleave(100)
-    keys = rng.seeds(rng.streams(2, ids), torch.arange(100).repeat(len(problems)))
-    return dict(zip(keys.tolist(), ids.tolist(), strict=True))
-
-
-def lines(log: Path) -> list[int]:
-    text = log.read_text() if log.exists() else ""
-    return [int(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+from survivor import lines, owners, stored
 
 
 def test_killed_ten_times_and_the_rows_are_the_same(tmp_path) -> None:
