@@ -53,13 +53,15 @@ class Killer(threading.Thread):
         super().__init__(daemon=True)
         self.nodes, self.folder, self.log, self.after = nodes, folder, log, after
         self.node = nodes.add_node(num_cpus=1)
+        self.over = threading.Event()
         self.done: Counter[int] = Counter()
         self.asked = 0
 
     def run(self) -> None:
         (raylet,) = self.node.all_processes["raylet"]
         while len(lines(self.log)) < self.after or not self._works(raylet.process.pid):
-            time.sleep(0.01)
+            if self.over.wait(0.01):
+                return
         self.nodes.remove_node(self.node, allow_graceful=False)
         self.asked = len(lines(self.log))
         self.done = Counter(problem for _, problem in stored(self.folder))
@@ -75,10 +77,11 @@ class Killer(threading.Thread):
 @pytest.mark.ray
 def test_a_node_dies_and_the_rows_are_the_same(two_nodes, expected, tmp_path) -> None:
     folder, log = tmp_path / "run", tmp_path / "log"
-    killer = Killer(two_nodes, folder, log, after=1500)
+    killer = Killer(two_nodes, folder, log, after=700)
     killer.start()
     engine = brusle.Ray(address=two_nodes.address)
-    survivor.evaluate(folder, log, delay=0.02, engine=engine)
+    survivor.evaluate(folder, log, delay=0.03, engine=engine)
+    killer.over.set()
     killer.join()
     assert 0 < sum(killer.done.values()) < 80, "nothing was killed mid-run"
     assert stored(folder) == expected
