@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # as many test processes as cores, each with one thread: far quicker than the other way round
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
-.PHONY: demo test test-all check bench clean
+.PHONY: demo test test-ray test-all check bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/brusle evaluate
@@ -15,8 +15,12 @@ demo: $(VENV)/.installed
 test: check
 	$(PYTEST) -m "not slow"
 
-test-all: check
-	$(PYTEST)
+# tests that start Ray share no machine with others, so one after the other
+test-ray: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray
+
+test-all: check test-ray
+	$(PYTEST) -m "not ray"
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -10,6 +10,8 @@ import click
 
 from brusle.cli.options import (
     data_option,
+    engine,
+    engine_options,
     eot_option,
     search_options,
     targets_option,
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     "--targets.",
 )
 @eot_option
+@engine_options
 @click.option("--batch-size", type=click.IntRange(min=1), help="Most images per model call.")
 @click.option(
     "--out",
@@ -82,6 +85,8 @@ def command(
     device: str,
     as_json: bool,
     batch_size: int | None,
+    workers: int | None,
+    address: str | None,
     out: Path | None,
     **_: object,
 ) -> int:
@@ -116,6 +121,7 @@ def command(
             limit=plan.limit,
             seed=plan.seeds,
             batch_size=batch_size,
+            engine=engine(workers, address),
             eot=plan.eot,
             on_progress=display.update,
             plan=plan.model_dump(mode="json"),
@@ -154,7 +160,7 @@ def _show(run: Run, console: Console, as_json: bool) -> int:
     for note in run.notes:
         console.print(f"[yellow]note[/]: {note}")
     for line in flag_lines(run):
-        console.print(f"[yellow]doubt[/]: {line}")
+        console.print(f"[yellow]caution[/]: {line}")
     curve(run, run.folder / "curve.png")
     examples = run_examples(run)
     if examples:

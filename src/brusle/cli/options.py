@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 if TYPE_CHECKING:
+    from brusle.evaluation.engines import Engine
     from brusle.oracle import Victim
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -61,6 +62,32 @@ eot_option = click.option(
     show_default=True,
     help="Answers of a randomised victim to average for every candidate; each is a query.",
 )
+
+
+def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``--workers`` and ``--address``."""
+    options = (
+        click.option(
+            "--workers",
+            type=click.IntRange(min=1),
+            help="Processes that attack at once, each with one core or GPU; needs brusle[ray]. "
+            "Default: this process, with all cores.",
+        ),
+        click.option(
+            "--address",
+            help="Ray cluster to join, as in auto or 10.0.0.5:6379; needs brusle[ray].",
+        ),
+    )
+    return _apply(options, command)
+
+
+def engine(workers: int | None, address: str | None) -> Engine | None:
+    """The engine that `engine_options` describe; None is this process."""
+    if workers is None and address is None:
+        return None
+    from brusle.evaluation.ray_engine import Ray
+
+    return Ray(workers, address)
 
 
 def number_or_all(text: str) -> Literal["all"] | int:

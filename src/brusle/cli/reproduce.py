@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from brusle.cli.options import engine, engine_options
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     help="Pixel budget instead of the paper's; repeat for several.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same result.")
+@engine_options
 @click.option("--batch-size", type=click.IntRange(min=1), help="Most images per model call.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
 @click.option(
@@ -56,6 +59,8 @@ def command(
     preset: str,
     device: str,
     batch_size: int | None,
+    workers: int | None,
+    address: str | None,
     out: Path | None,
     only_plan: bool,
     as_json: bool,
@@ -85,6 +90,7 @@ def command(
             out=out,
             device=device,
             batch_size=batch_size,
+            engine=engine(workers, address),
             on_part=bars.begin,
             on_progress=bars.update,
             **scale,
