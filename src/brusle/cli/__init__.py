@@ -22,6 +22,8 @@ _COMMANDS = {
     "evaluate": "Attack many images; print a table and write a run folder.",
     "reproduce": "Run a table of the BruSLe paper; print our numbers beside the paper's.",
     "status": "Say how far the evaluation in a run folder is.",
+    "report": "Write a run folder as one HTML page, or as Markdown.",
+    "compare": "Compare runs, or the attacks of one, with intervals.",
     "verify": "Ask the victim again for every success in a run folder.",
     "export": "Write the rows and adversarial images of a run folder in other formats.",
     "data": "Fetch data sets that are not bundled.",

@@ -13,6 +13,7 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from brusle.evaluation.runs import Run, rebuild
+from brusle.evaluation.store import Record
 
 _PANEL, _GAP, _MARGIN, _TEXT = 192, 8, 24, 44
 _INK, _FAINT, _PAPER, _SHADE = (28, 30, 34), (110, 114, 122), (255, 255, 255), (232, 234, 238)
@@ -20,13 +21,18 @@ _INK, _FAINT, _PAPER, _SHADE = (28, 30, 34), (110, 114, 122), (255, 255, 255), (
 
 @dataclass(frozen=True)
 class Example:
-    """One picture of the gallery: images as ``(c, h, w)`` in [0, 1], and what to write below."""
+    """One picture of the gallery: images as ``(c, h, w)`` in [0, 1], and what to write below.
+
+    ``name`` is that of the image, and ``attack`` what was run.
+    """
 
     original: Tensor
     adversarial: Tensor
     seen_before: str
     seen_after: str
     note: str
+    name: str = ""
+    attack: str = ""
 
 
 def gallery(examples: Sequence[Example], path: str | Path, title: str, columns: int = 2) -> None:
@@ -47,11 +53,19 @@ def gallery(examples: Sequence[Example], path: str | Path, title: str, columns: 
     sheet.save(path)
 
 
-def run_examples(run: Run, per_setting: int = 3) -> list[Example]:
-    """A few successes of every setting, of different images where there are enough."""
+def run_examples(
+    run: Run, per_setting: int = 3, settings: Sequence[Record] | None = None
+) -> list[Example]:
+    """A few successes of every setting, of different images where there are enough.
+
+    Args:
+        run: the run.
+        per_setting: how many of each.
+        settings: some settings of the run; None is all.
+    """
     examples: list[Example] = []
     shown: Counter[str] = Counter()
-    for setting in run.settings:
+    for setting in run.settings if settings is None else settings:
         hits = [row for row in run.stored(setting) if row.status == "success"]
         for row in sorted(hits, key=lambda row: shown[row.image])[:per_setting]:
             shown[row.image] += 1
@@ -63,6 +77,8 @@ def run_examples(run: Run, per_setting: int = 3) -> list[Example]:
                     class_name(run.classes, row.clean_label),
                     class_name(run.classes, row.final_label),
                     f"{setting.goal}: {count(row.pixels, 'pixel')}, {count(row.queries, 'query')}",
+                    row.image,
+                    setting.name,
                 )
             )
     return examples
@@ -99,15 +115,24 @@ def perturbation(original: Tensor, adversarial: Tensor) -> Image.Image:
     return panel
 
 
+def panels(example: Example) -> tuple[Image.Image, Image.Image, Image.Image]:
+    """Original, adversarial image and changed pixels."""
+    return (
+        _enlarged(_levels(example.original)),
+        _enlarged(_levels(example.adversarial)),
+        perturbation(example.original, example.adversarial),
+    )
+
+
 def _draw_example(
     sheet: Image.Image, draw: ImageDraw.ImageDraw, example: Example, left: int, top: int
 ) -> None:
-    panels = (
-        (_enlarged(_levels(example.original)), example.seen_before, _INK),
-        (_enlarged(_levels(example.adversarial)), example.seen_after, (190, 30, 45)),
-        (perturbation(example.original, example.adversarial), example.note, _FAINT),
+    texts = (
+        (example.seen_before, _INK),
+        (example.seen_after, (190, 30, 45)),
+        (example.note, _FAINT),
     )
-    for i, (panel, text, ink) in enumerate(panels):
+    for i, (panel, (text, ink)) in enumerate(zip(panels(example), texts, strict=True)):
         x = left + i * (_PANEL + _GAP)
         sheet.paste(panel, (x, top))
         draw.rectangle((x, top, x + panel.width - 1, top + panel.height - 1), outline=_SHADE)

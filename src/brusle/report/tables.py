@@ -10,6 +10,8 @@ from rich.table import Table
 
 from brusle.evaluation.metrics import Rate
 from brusle.evaluation.runs import Run
+from brusle.evaluation.statistics import Estimate
+from brusle.report.comparison import excludes
 
 
 def summary_table(run: Run) -> Table:
@@ -43,13 +45,13 @@ def summary_table(run: Run) -> Table:
         table.add_row(
             *([setting.name] if several else []),
             setting.goal,
-            f"{_number(s.mean_pixels, 1)}/{setting.pixels}",
-            *(_number(100 * s.asr_at[q].value, 0) if q in s.asr_at else "" for q in marks),
+            f"{number(s.mean_pixels, 1)}/{setting.pixels}",
+            *(number(100 * s.asr_at[q].value, 0) if q in s.asr_at else "" for q in marks),
             f"[bold]{percent(s.asr)}",
-            *([_number(100 * s.stable.value, 0) if s.stable else ""] if randomised else []),
-            _number(100 * s.robust.value, 0) if several else percent(s.robust),
-            _number(s.cost.median, 0),
-            _number(s.cost.mean, 0),
+            *([number(100 * s.stable.value, 0) if s.stable else ""] if randomised else []),
+            number(100 * s.robust.value, 0) if several else percent(s.robust),
+            number(s.cost.median, 0),
+            number(s.cost.mean, 0),
         )
     limits = sorted({setting.queries for setting in run.settings})
     attacked = sorted({s.attacked for s in summaries})
@@ -95,7 +97,14 @@ def percent(rate: Rate) -> str:
     return f"{100 * rate.value:.0f} [dim]\\[{low}, {high}][/dim]"
 
 
-def _number(value: float, digits: int) -> str:
+def estimate(found: Estimate, neutral: float, form: str, scale: float = 1) -> str:
+    """``+8.2* [+1.5, +14.9]``; the star says that the interval excludes ``neutral``."""
+    value, low, high = (f"{scale * x:{form}}" for x in (found.value, found.low, found.high))
+    return f"{value}{'*' if excludes(found, neutral) else ''} [{low}, {high}]"
+
+
+def number(value: float, digits: int) -> str:
+    """A number, or ``-`` if there is none."""
     return "-" if math.isnan(value) else f"{value:.{digits}f}"
 
 

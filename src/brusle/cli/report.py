@@ -1,0 +1,55 @@
+"""``brusle report``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="HTML file. Default: report.html in the run folder.",
+)
+@click.option("--data", help="Where the original images are. Default: as the run says.")
+@click.option("--md", "as_markdown", is_flag=True, help="Print a summary in Markdown instead.")
+@click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON instead.")
+def command(
+    run: Path, out: Path | None, data: str | None, as_markdown: bool, as_json: bool
+) -> None:
+    """Write what the folder RUN holds as one HTML page; also while it is running.
+
+    The page needs no network and no other files. It holds the result in words, reasons to doubt
+    it, tables with intervals, curves, classes, seeds, comparisons, examples and provenance.
+    """
+    from brusle.cli.status import is_written
+    from brusle.errors import DataError
+    from brusle.evaluation.runs import Run
+    from brusle.report.content import gather
+    from brusle.report.markdown import markdown
+    from brusle.report.page import page
+
+    if as_json and as_markdown:
+        raise click.UsageError("choose one of --md and --json")
+    writing = is_written(run)  # first: if it has ended by now, what is read next is final
+    opened = Run.open(run, data)
+    with opened.store:
+        content = gather(opened, writing)
+        if as_json:
+            click.echo(json.dumps(content.as_dict(), indent=2))
+        elif as_markdown:
+            click.echo(markdown(content), nl=False)
+        if out is None and (as_json or as_markdown):
+            return
+        text = page(content, opened)
+    path = out or run / "report.html"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror}; choose another --out") from error
+    click.echo(f"report written to {path}", err=as_json or as_markdown)

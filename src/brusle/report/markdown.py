@@ -1,0 +1,76 @@
+"""A report in short, as Markdown for an issue or an appendix."""
+
+from __future__ import annotations
+
+import re
+
+from brusle.evaluation.metrics import Rate
+from brusle.report import listings
+from brusle.report.content import MEANINGS, Content
+from brusle.report.listings import Cell, Listing
+
+
+def markdown(content: Content) -> str:
+    """Headline, doubts, tables and provenance."""
+    blocks = [
+        f"# {_plain(content.victim)} on {_plain(content.data)}",
+        f"**Unfinished.** {_plain(content.state)}" if content.state else "",
+        " ".join(map(_plain, content.headline())),
+        *_doubts(content),
+        _table("Summary", listings.summary(content)),
+        _table("Over seeds", listings.seeds(content)),
+        _table("Attacks compared", listings.comparison(content)),
+        "\n".join(f"- {_plain(text)}" for text in listings.comparison_remarks(content)),
+        _table("Errors", listings.errors(content)),
+        "## Where this comes from",
+        _provenance(content),
+    ]
+    return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def _doubts(content: Content) -> list[str]:
+    lines = [
+        f"**Doubt: {name}** ({_plain(found[0][0].title)}"
+        f"{f' and {len(found) - 1} more' if found[1:] else ''}): {_plain(found[0][1].text)}. "
+        f"{MEANINGS[name]}"
+        for name, found in content.flags().items()
+    ]
+    return lines + [f"**Note:** {_plain(note)}" for note in content.about.get("notes", ())]
+
+
+def _provenance(content: Content) -> str:
+    about = content.about
+    software = (about.get("sessions") or [{}])[-1].get("provenance", {})
+    facts = {
+        "victim": content.victim,
+        "weights": about.get("weights") or "unknown",
+        "data": content.data,
+        **software,
+    }
+    return "\n".join(f"- {name}: {_plain(str(value))}" for name, value in facts.items())
+
+
+def _table(title: str, listing: Listing) -> str:
+    if not listing.rows:
+        return ""
+    lines = [
+        [_plain(text) for text in listing.headers],
+        ["---"] + ["---:"] * (len(listing.headers) - 1),
+        *([_cell(cell) for cell in row] for row in listing.rows),
+    ]
+    text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"## {title}\n\n{_plain(listing.caption)}\n\n{text}"
+
+
+def _cell(cell: Cell) -> str:
+    if not isinstance(cell, Rate):
+        return _plain(cell)
+    if not cell.count:
+        return "-"
+    low, high = (f"{100 * end:.0f}" for end in cell.interval)
+    return _plain(f"{100 * cell.value:.1f} [{low}, {high}]")
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown leaves as it is, on one line."""
+    return re.sub(r"([\\`*_<>\[\]|#&])", r"\\\1", " ".join(text.split()))
