@@ -67,7 +67,9 @@ def run_examples(
     shown: Counter[str] = Counter()
     for setting in run.settings if settings is None else settings:
         hits = [row for row in run.stored(setting) if row.status == "success"]
-        for row in sorted(hits, key=lambda row: shown[row.image])[:per_setting]:
+        for _ in range(min(per_setting, len(hits))):
+            row = min(hits, key=lambda row: shown[row.image])
+            hits.remove(row)
             shown[row.image] += 1
             original = run.originals.take([row.image])[0]
             examples.append(

@@ -22,8 +22,10 @@ class Listing:
 
 def summary(content: Content) -> Listing:
     """One line for each setting."""
+    limits = sorted({part.setting.queries for part in content.parts})
     headers = [
-        "attack", "goal", "pixels used / allowed", "queries allowed", "attacked / all", "ASR %",
+        "attack", "goal", "pixels used / allowed", *(["queries allowed"] if limits[1:] else []),
+        "attacked / all", "ASR %",
         *(["stable ASR %"] if content.randomised else []), "robust accuracy %",
         "median queries", "mean queries", "median of successes", "mean of successes",
         "area under curve",
@@ -36,7 +38,7 @@ def summary(content: Content) -> Listing:
                 setting.name,
                 setting.goal,
                 f"{number(s.mean_pixels, 1)} / {setting.pixels}",
-                str(setting.queries),
+                *([str(setting.queries)] if limits[1:] else []),
                 f"{s.attacked} / {s.images}" + ("" if part.finished else f" of {setting.problems}"),
                 s.asr,
                 *([] if s.stable is None else [s.stable]),
@@ -48,7 +50,8 @@ def summary(content: Content) -> Listing:
                 number(s.area, 3),
             ]
         )
-    return Listing("One line for each setting; brackets are 95 % intervals.", headers, rows)
+    caption = f"Within {' or '.join(map(str, limits))} queries; brackets are 95 % intervals."
+    return Listing(caption, headers, rows)
 
 
 def seeds(content: Content) -> Listing:

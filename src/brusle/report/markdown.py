@@ -47,7 +47,7 @@ def _provenance(content: Content) -> str:
         "data": content.data,
         **software,
     }
-    return "\n".join(f"- {name}: {_plain(str(value))}" for name, value in facts.items())
+    return "\n".join(f"- {_plain(name)}: {_plain(str(value))}" for name, value in facts.items())
 
 
 def _table(title: str, listing: Listing) -> str:

@@ -270,11 +270,11 @@ def _pixels(content: Content) -> Html:
 
 
 def _gallery(content: Content, run: Run) -> Html:
-    fooled = [group.setting for group in content.groups if group.asr.hits]
+    fooled = [g.setting for g in content.groups if g.parts[0].summary.asr.hits][:_MOST_EXAMPLES]
     if not fooled:
         return Html()
     try:
-        examples = run_examples(run, max(1, _MOST_EXAMPLES // len(fooled)), fooled)
+        examples = run_examples(run, _MOST_EXAMPLES // len(fooled), fooled)
     except (BrusleError, OSError) as error:
         text = (
             "The original images cannot be read, so there are no pictures. Say where they are with "
@@ -282,7 +282,7 @@ def _gallery(content: Content, run: Run) -> Html:
         )
         return _notice("No pictures", [text, str(error)])
     text = "Original, adversarial image, and the changed pixels in their new colours."
-    shown = [_example(example) for example in examples[:_MOST_EXAMPLES]]
+    shown = [_example(example) for example in examples]
     return join(tag("p", text), tag("div", *shown, class_="gallery"))
 
 
@@ -300,8 +300,9 @@ def _example(example: Example) -> Html:
         "figcaption",
         f"{example.seen_before} \N{RIGHTWARDS ARROW} ",
         tag("em", example.seen_after),
+        tag("span", f" {example.name}", class_="faint"),
         tag("br"),
-        tag("span", f"{example.attack}, {example.note} ({example.name})", class_="faint"),
+        tag("span", f"{example.attack}, {example.note}", class_="faint"),
     )
     return tag("figure", tag("div", *images, class_="panels"), caption)
 

@@ -1,0 +1,76 @@
+"""Run folders made by hand: every number in them is known."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from brusle.evaluation.runs import Run
+from brusle.evaluation.store import Row, Store
+
+SESSION = {
+    "began": "2026-01-02T03:04:05Z",
+    "plan": {"limit": 20},
+    "pairs": "0123456789abcdef",
+    "provenance": {"brusle": "1.2.3", "torch": "9.9", "git_brusle": "abcdef123456+"},
+}
+ABOUT = {
+    "brusle": "1.2.3",
+    "victim": "zoo:toy",
+    "weights": "feed",
+    "data": "arrays",
+    "shape": [3, 4, 4],
+    "classes": ["cat", "dog", "emu"],
+    "randomised": False,
+    "notes": [],
+    "sessions": [SESSION],
+}
+
+
+def row(problem: int, status: str = "success", queries: int = 10, **more: Any) -> Row:
+    values: dict[str, Any] = {
+        "problem": problem,
+        "image": f"image-{problem}",
+        "label": problem % 3,
+        "target": None,
+        "status": status,
+        "stable": status == "success",
+        "queries": queries,
+        **dict.fromkeys(("clean", "initial", "search", "verify", "lost", "backward"), 0),
+        "pixels": 5,
+        "clean_label": problem % 3,
+        "final_label": (problem + 1) % 3,
+        "loss": 0.0,
+        "scores": b"",
+        "edits": b"",
+        "found_by": "",
+        "error": "",
+        "seconds": 0.0,
+    }
+    return Row(**values | more)
+
+
+def rows_of(wins: Sequence[int], failures: int, limit: int = 100) -> list[Row]:
+    """Successes after the given numbers of queries, then failures; problems 0, 1, ..."""
+    done = [row(i, "success", q) for i, q in enumerate(wins)]
+    return done + [row(len(done) + i, "failed", limit) for i in range(failures)]
+
+
+def setting(attack: str = "BruSLe", **more: Any) -> dict[str, Any]:
+    usual = {"goal": "untargeted", "pixels": 5, "queries": 100, "seed": 0, "eot": 1}
+    return {"attack": attack, **usual, "needs": "scores", **more}
+
+
+def make_run(
+    folder: Path,
+    parts: Sequence[tuple[Mapping[str, Any], Sequence[Row]]],
+    originals: Any = None,
+    **about: Any,
+) -> Run:
+    """A run folder with these settings and rows; ``problems`` of a setting is as many as rows."""
+    with Store.write(folder) as store:
+        store.note(ABOUT | about)
+        for at, (description, rows) in enumerate(parts):
+            record = store.setting(str(at), {"problems": len(rows)} | dict(description))
+            store.add(record.number, rows)
+            store.know([(r.image, r.label, "0") for r in rows])
+    return Run.open(folder, originals)

@@ -1,0 +1,408 @@
+"""The report: numbers that can be counted by hand, and names that cannot become markup."""
+
+import base64
+import io
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from stores import make_run, row, rows_of, setting
+
+from brusle.data import Dataset
+from brusle.errors import InputError
+from brusle.evaluation.metrics import Rate
+from brusle.evaluation.pairs import image_hash
+from brusle.evaluation.runs import Run
+from brusle.evaluation.store import Store, pack_edits
+from brusle.problems import Problems
+from brusle.report.charts import Series, histogram, success_chart, ticks
+from brusle.report.content import gather, in_words, listed
+from brusle.report.markdown import markdown
+from brusle.report.markup import Html, join, tag
+from brusle.report.page import page
+
+EVIL = "\"><script>alert(1)</script><img src=x onerror=alert(2)>|'&amp;"
+
+
+class Reader(HTMLParser):
+    """Elements with their attributes, tables as text; complains about what is not closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.tables: list[list[list[str]]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag, attrs) -> None:
+        assert len({name for name, _ in attrs}) == len(attrs)
+        self.found.append((tag, dict(attrs)))
+        if tag not in ("meta", "img", "br"):
+            self._open.append(tag)
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append([])
+        if tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+
+    def handle_endtag(self, tag) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data) -> None:
+        if "style" in self._open:
+            return
+        self.text += data
+        if "td" in self._open or "th" in self._open:
+            self.tables[-1][-1][-1] += data
+
+    def table(self, header: str) -> list[dict[str, str]]:
+        """The rows of the table that has this header."""
+        (found,) = [t for t in self.tables if header in t[0]]
+        return [dict(zip(found[0], line, strict=True)) for line in found[1:]]
+
+
+def read(run: Run, writing: bool = False) -> Reader:
+    return Reader(page(gather(run, writing), run))
+
+
+# untargeted: 20 images, of which 2 skipped and 1 error; 9 successes, 7 failures, 1 unverified
+MIXED = [
+    *(row(i, "success", 10 * (i + 1)) for i in range(9)),
+    *(row(9 + i, "failed", 100) for i in range(7)),
+    row(16, "unverified", 50, error="the label changes"),
+    *(row(17 + i, "skipped", 0) for i in range(2)),
+    row(19, "error", 3, error="out of memory"),
+]
+
+
+def test_numbers_are_those_that_can_be_counted(tmp_path) -> None:
+    run = make_run(tmp_path, [(setting(), MIXED)])
+    (line,) = read(run).table("ASR %")
+    low, high = (f"{100 * end:.0f}" for end in Rate(9, 17).interval)
+    assert line["ASR %"] == f"52.9 [{low}, {high}]"
+    low, high = (f"{100 * end:.0f}" for end in Rate(7, 19).interval)
+    assert line["robust accuracy %"] == f"36.8 [{low}, {high}]"
+    assert line["attacked / all"] == "17 / 20"
+    mean = (450 + 8 * 100) / 17
+    assert line["mean queries"] == f"{mean:.0f}" and line["median queries"] == "90"
+    assert line["mean of successes"] == line["median of successes"] == "50"
+    assert line["area under curve"] == f"{1 - mean / 100:.3f}"
+    assert line["pixels used / allowed"] == "5.0 / 5"
+
+
+def test_json_has_the_same_numbers(tmp_path) -> None:
+    told = gather(make_run(tmp_path, [(setting(), MIXED)])).as_dict()
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    (part,) = told["settings"]
+    assert part["summary"]["asr"] == Rate(9, 17).as_dict()
+    assert part["summary"]["robust_accuracy"] == Rate(7, 19).as_dict()
+    assert told["clean_accuracy"] == Rate(17, 19).as_dict()
+    assert [part["asr_within"][q]["hits"] for q in ("5", "10", "20", "50", "100")] == [
+        0,
+        1,
+        2,
+        5,
+        9,
+    ]
+    assert part["pixels_of_successes"] == {"5": 9}
+    # labels are problems modulo 3: successes 0..8 are 3 of each class
+    assert {c: s["asr"]["hits"] for c, s in part["by_label"].items()} == dict.fromkeys("012", 3)
+    assert part["troubles"] == [
+        {"status": "error", "reason": "out of memory", "count": 1},
+        {"status": "unverified", "reason": "the label changes", "count": 1},
+    ]
+    assert set(part["flags"]) == {"not-converged", "errors"}
+
+
+def test_headline_says_what_happened(tmp_path) -> None:
+    parts = [(setting("SparseRS"), MIXED), (setting(), rows_of([1] * 12, 8))]
+    said = gather(make_run(tmp_path, parts)).headline()
+    assert said[0].startswith("zoo:toy was attacked on 20 images of arrays by SparseRS and BruSLe.")
+    assert "BruSLe with 5 pixels was the strongest" in said[2]
+    assert in_words(Rate(12, 20), "attacked images") in said[2]
+    assert in_words(Rate(8, 20), "images") in said[2]
+    assert in_words(Rate(1, 2), "x") == "1 of 2 x (50 %, 95 % interval 9 to 91 %)"
+    assert [listed(x) for x in (["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "a",
+        "a and b",
+        "a, b and c",
+    ]
+
+
+def test_flags_and_errors_are_told_with_reasons(tmp_path) -> None:
+    read_ = read(make_run(tmp_path, [(setting(), MIXED)], notes=["mind the step"]))
+    assert "Doubt: not-converged" in read_.text and "Doubt: errors" in read_.text
+    assert "Read the reasons below" in read_.text and "mind the step" in read_.text
+    lines = read_.table("reason")
+    assert {(line["status"], line["images"], line["reason"]) for line in lines} == {
+        ("error", "1", "out of memory"),
+        ("unverified", "1", "the label changes"),
+    }
+
+
+def test_a_run_without_doubts_says_so(tmp_path) -> None:
+    text = read(make_run(tmp_path, [(setting(), rows_of([1] * 12, 8))])).text
+    assert "No flag was raised" in text and "Doubt" not in text and "Unfinished" not in text
+
+
+def test_a_randomised_victim_has_a_stable_rate(tmp_path) -> None:
+    rows = [replace(r, stable=i < 4) for i, r in enumerate(MIXED)]
+    (line,) = read(make_run(tmp_path, [(setting(), rows)], randomised=True)).table("ASR %")
+    assert line["stable ASR %"].startswith(f"{100 * 4 / 17:.1f} ")
+
+
+def test_grid_and_classes_pool_the_seeds(tmp_path) -> None:
+    one, two = rows_of([10] * 6, 6), rows_of([10] * 9, 3)
+    found = read(make_run(tmp_path, [(setting(), one), (setting(seed=1), two)]))
+    (line,) = found.table("pixels")
+    assert (line["pixels"], line["5"], line["10"], line["100"]) == ("5 px", "0", "62", "62")
+    cat, _, _ = found.table("true class")  # problems 0, 3, 6, 9 are cats: 2 and 3 successes
+    assert cat == {"true class": "cat", "BruSLe untargeted, 5 px": f"{100 * 5 / 8:.0f}"}
+    spreads = {line["metric"]: line for line in found.table("std")}
+    asr = spreads["ASR %"]
+    assert [asr[x] for x in ("seeds", "min", "mean", "max", "std")] == [
+        "2", "50.0", "62.5", "75.0", f"{25 / 2**0.5:.2f}",
+    ]  # fmt: skip
+    assert spreads["mean queries"]["min"] == f"{(90 + 300) / 12:.1f}"
+
+
+def test_seeds_on_other_problems_are_not_mixed(tmp_path) -> None:
+    parts = [(setting(), rows_of([10] * 6, 6)), (setting(seed=1), rows_of([10] * 6, 7))]
+    found = read(make_run(tmp_path, parts))
+    assert "the seeds were run on different problems (12, 13 rows)" in found.text
+
+
+def test_targets_get_a_map_from_class_to_class(tmp_path) -> None:
+    wins = [True, True, False, True, False, False]
+    moves = [(0, 1), (0, 1), (0, 2), (1, 0), (2, 0), (2, 0)]
+    rows = [
+        row(i, "success" if won else "failed", 10, label=a, target=b)
+        for i, (won, (a, b)) in enumerate(zip(wins, moves, strict=True))
+    ]
+    run = make_run(tmp_path, [(setting(goal="targeted"), rows)])
+    found = {line["from / to"]: line for line in read(run).table("from / to")}
+    dot = "\N{MIDDLE DOT}"
+    assert [found["cat"][c] for c in ("cat", "dog", "emu")] == [dot, "100", "0"]
+    assert [found[c]["cat"] for c in ("dog", "emu")] == ["100", "0"]
+    (part,) = gather(run).as_dict()["settings"]
+    assert {(m["label"], m["target"]): (m["hits"], m["count"]) for m in part["from_to"]} == {
+        (0, 1): (2, 2), (0, 2): (0, 1), (1, 0): (1, 1), (2, 0): (0, 2),
+    }  # fmt: skip
+
+
+def test_of_many_classes_the_extremes_are_shown(tmp_path) -> None:
+    rows = [row(i, "success" if i < 20 else "failed", 10, label=i) for i in range(50)]
+    found = read(make_run(tmp_path, [(setting(), rows)], classes=[]))
+    names = [line["true class"] for line in found.table("true class")]
+    assert len(names) == 30 and "Of 50 classes" in found.text
+    assert names[:15] == [f"class {i}" for i in range(20, 35)]
+    assert names[15:] == [f"class {i}" for i in range(5, 20)]
+
+
+def test_attacks_of_a_run_are_compared(tmp_path) -> None:
+    other = rows_of([10] * 10 + [60] * 6, 4)
+    parts = [(setting(), rows_of([10] * 10, 10)), (setting("SparseRS"), other)]
+    (line,) = read(make_run(tmp_path, parts)).table("difference in points")
+    assert (line["ASR % of BruSLe"], line["ASR %"], line["pairs"]) == ("50.0", "80.0", "20")
+    assert line["difference in points"].startswith("+30.0* [")
+    assert line["ratio of mean queries"].startswith(f"{43 / 55:.2f}* [")
+
+
+def test_unfinished_and_written_runs_say_so(tmp_path) -> None:
+    some = setting(problems=40)
+    run = make_run(tmp_path, [(some, rows_of([1] * 12, 8)), (setting("SparseRS"), [])])
+    text = read(run).text
+    assert "The run is unfinished: 20 of 40 attacks are stored, and 1 of 2 settings" in text
+    assert "20 / 20 of 40" in text
+    assert "A run is writing at this moment" in read(run, writing=True).text
+    assert "**Unfinished.** The run is unfinished" in markdown(gather(run))
+
+
+def test_a_setting_without_rows_does_no_harm(tmp_path) -> None:
+    run = make_run(tmp_path, [(setting(problems=5), []), (setting("SparseRS", problems=5), [])])
+    content = gather(run)
+    json.dumps(content.as_dict(), allow_nan=False)
+    assert "0 of 10 attacks are stored" in read(run).text
+    assert "none of 0 images" in markdown(content)
+
+
+def test_a_store_without_settings_is_refused(tmp_path) -> None:
+    with pytest.raises(InputError, match="no attack has begun"):
+        gather(make_run(tmp_path, []))
+
+
+def test_without_originals_there_are_no_pictures(tmp_path) -> None:
+    found = read(make_run(tmp_path, [(setting(), MIXED)]))
+    assert "cannot be read, so there are no pictures" in found.text and "--data" in found.text
+    assert not [attributes for name, attributes in found.found if name == "img"]
+
+
+def pictured(folder, name="<b>one</b>", **about):
+    """A run of one success, with its image."""
+    image = (torch.arange(48).view(3, 4, 4) / 255).float()
+    changed = image.clone()
+    changed[:, 1, 2] = torch.tensor([1.0, 0.0, 1.0])
+    problem = int(Problems.make(image[None], [0], None).ids[0])
+    edits = pack_edits(image, changed)
+    won = row(problem, image=name, label=0, edits=edits, pixels=1, clean_label=0, final_label=1)
+    data = Dataset("arrays", image[None], torch.tensor([0]), (), (name,))
+    run = make_run(folder, [(setting(**about.pop("setting", {})), [won])], data, **about)
+    with Store.write(folder) as store:
+        store._connection.execute("UPDATE images SET sha256 = ?", (image_hash(image),))
+        store._connection.commit()
+    return run, changed
+
+
+def test_pictures_are_the_images(tmp_path) -> None:
+    run, changed = pictured(tmp_path)
+    pictures = [attributes for name, attributes in read(run).found if name == "img"]
+    assert [bool(attributes["alt"]) for attributes in pictures] == [True] * 3
+    data = pictures[1]["src"].removeprefix("data:image/png;base64,")
+    shown = Image.open(io.BytesIO(base64.b64decode(data))).resize((4, 4), Image.Resampling.NEAREST)
+    assert np.array_equal(np.asarray(shown), (changed * 255).byte().permute(1, 2, 0).numpy())
+
+
+def evil_run(folder):
+    session = {"began": EVIL, "plan": {EVIL: EVIL}, "provenance": {EVIL: EVIL}, "pairs": EVIL}
+    facts = dict.fromkeys(("victim", "weights", "data", "brusle"), EVIL)
+    run, _ = pictured(
+        folder,
+        EVIL,
+        setting={"attack": EVIL, "options": {EVIL: EVIL}},
+        classes=[EVIL] * 3,
+        notes=[EVIL],
+        sessions=[session],
+        **facts,
+    )
+    with Store.write(folder) as store:
+        other = setting("other " + EVIL, goal="targeted", problems=3)
+        record = store.setting(EVIL, other | {"options": {}})
+        broken = row(5, "error", error=EVIL, image=EVIL + "2", target=1)
+        store.add(record.number, [broken, row(6, image=EVIL + "3", target=2, pixels=1)])
+    return Run.open(folder, run._data)
+
+
+def test_names_cannot_become_markup(tmp_path) -> None:
+    run = evil_run(tmp_path / "run")
+    found = read(run)  # the elements are balanced
+    allowed = {
+        *("html", "head", "meta", "title", "style", "body", "header", "nav", "main", "section"),
+        *(
+            "h1",
+            "h2",
+            "h3",
+            "p",
+            "a",
+            "div",
+            "span",
+            "b",
+            "i",
+            "u",
+            "em",
+            "small",
+            "br",
+            "ul",
+            "li",
+        ),
+        *("table", "caption", "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "img"),
+        *("details", "summary", "pre", "svg", "g", "path", "line", "text", "rect"),
+    }
+    assert {name for name, _ in found.found} <= allowed
+    assert len([name for name, _ in found.found if name == "img"]) <= 3
+    for _, attributes in found.found:
+        assert not [name for name in attributes if name.startswith("on")]
+        for name in ("src", "href"):
+            assert attributes.get(name, "#").startswith(("#", "data:image/png;base64,"))
+    # victim, class, attack, image, error, note, plan: told as they are
+    assert found.text.count(EVIL) > 20
+    assert EVIL in [line["reason"] for line in found.table("reason")]
+
+
+def test_evil_names_do_no_harm_in_pictures(tmp_path) -> None:
+    run, _ = pictured(tmp_path, EVIL, classes=[EVIL] * 3)
+    pictures = [attributes for name, attributes in read(run).found if name == "img"]
+    assert pictures[0]["alt"] == f"{EVIL}, seen as {EVIL}" and len(pictures) == 3
+
+
+def test_markdown_keeps_names_as_they_are(tmp_path) -> None:
+    text = markdown(gather(evil_run(tmp_path / "run")))
+    assert "<script" not in text.replace("\\<", "")
+    tables = [block for block in text.split("\n\n") if block.startswith("|")]
+    assert len(tables) == 2  # summary and errors; a pipe in a name opens no column
+    for table in tables:
+        assert len({line.replace("\\|", "").count("|") for line in table.splitlines()}) == 1
+
+
+def test_the_page_is_self_contained_and_accessible(tmp_path) -> None:
+    run, _ = pictured(tmp_path)
+    text = page(gather(run), run)
+    assert "http:" not in text and "https:" not in text and "url(" not in text
+    assert "default-src &#x27;none&#x27;" in text and "prefers-color-scheme: dark" in text
+    found = Reader(text)
+    assert dict(found.found)["html"] == {"lang": "en"}
+    for name, attributes in found.found:
+        if name == "th":
+            assert attributes["scope"] in ("col", "row")
+        if name == "svg":
+            assert attributes["aria-label"] and attributes["role"] == "img"
+    targets = {attributes.get("id") for _, attributes in found.found}
+    assert {a["href"][1:] for name, a in found.found if name == "a" if a["href"]} <= targets
+
+
+def test_provenance_is_told(tmp_path) -> None:
+    text = read(make_run(tmp_path, [(setting(), MIXED)])).text
+    for fact in (
+        "feed",
+        "abcdef123456+",
+        "2026-01-02T03:04:05Z",
+        "0123456789abcdef",
+        '"limit": 20',
+    ):
+        assert fact in text
+
+
+def test_a_histogram_is_shown_where_fewer_pixels_are_used(tmp_path) -> None:
+    rows = [row(i, "success", 5, pixels=1 + i % 5) for i in range(15)]
+    assert "Pixels used" in read(make_run(tmp_path / "a", [(setting(), rows)])).text
+    assert "Pixels used" not in read(make_run(tmp_path / "b", [(setting(), MIXED)])).text
+
+
+def test_histogram_heights() -> None:
+    found = Reader(histogram({1: 2, 3: 4}, 3, 0)).found
+    heights = [float(a["height"]) for name, a in found if name == "rect"]
+    assert heights[1] == 0 and heights[2] == pytest.approx(2 * heights[0], abs=0.1)
+    many = Reader(histogram({90: 1, 100: 1}, 100, 0)).found
+    assert len([name for name, _ in many if name == "rect"]) == 34  # three pixels to a bar
+
+
+def test_a_curve_goes_from_left_to_right_through_its_steps() -> None:
+    steps = [(0, Rate(0, 4)), (50, Rate(2, 4)), (100, Rate(2, 4))]
+    drawn = Reader(success_chart([Series("x", steps, 0)], bands=True)).found
+    band, line = (a for name, a in drawn if name == "path")
+    points = [tuple(map(float, p.split())) for p in line["d"][1:].split("L")]
+    (x0, y0), (x1, y1), (x2, y2), (x3, y3) = points
+    assert x1 == x2 == (x0 + x3) / 2 and y0 == y1 and y2 == y3 == 12 + (y0 - 12) / 2
+    assert band["d"].endswith("Z")
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"),
+    [(1, [0, 1]), (5, [0, 1, 2, 3, 4, 5]), (7, [0, 2, 4, 6]), (100, [0, 20, 40, 60, 80, 100])],
+)
+def test_ticks(most, expected) -> None:
+    assert ticks(most) == expected
+    assert all(2 <= len(ticks(n)) <= 6 for n in range(1, 3000, 7))
+
+
+def test_tag_escapes_all_but_markup() -> None:
+    made = tag("p", "<", Html("<br>"), 1, class_="a\"'&", aria_label=None, hidden=False)
+    assert made == '<p class="a&quot;&#x27;&amp;">&lt;<br>1</p>'
+    assert join("<", tag("br")) == "&lt;<br>"
