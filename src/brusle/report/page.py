@@ -28,6 +28,14 @@ _MOST_CLASSES = 30  # of more, the extremes are shown
 _MOST_EXAMPLES = 24
 _LONG = 40  # text that may take several lines
 _FEWER = 0.05  # a share of successes with fewer pixels than allowed that is worth a picture
+_SESSION = {
+    "began": "began",
+    "images and targets": "pairs",
+    "brusle": "brusle",
+    "revision": "git_brusle",
+    "torch": "torch",
+    "device": "device",
+}
 _READING = (
     "ASR (attack success rate): of the images that the victim classifies correctly, the share that "
     "was fooled. Robust accuracy: of all images, the share that is classified correctly to the "
@@ -316,26 +324,34 @@ def _data(image: Image.Image) -> str:
 def _provenance(content: Content) -> Html:
     about = content.about
     sessions = list(about.get("sessions", ()))
+    last = sessions[-1] if sessions else {}
     facts = {
         "victim": content.victim,
-        "weights (SHA-256)": about.get("weights") or "unknown",
+        "hash of the weights": about.get("weights") or "unknown",
         "data": content.data,
         "image shape": " x ".join(map(str, about.get("shape", ()))),
-        "brusle": about.get("brusle", "unknown"),
     }
-    made = [_facts(facts, "What was evaluated")]
-    for at, session in enumerate(sessions, 1):
-        known = {"began": session.get("began"), "images and targets": session.get("pairs")}
-        software = session.get("provenance", {})
-        made.append(_facts(known | software, f"Session {at} of {len(sessions)}"))
-    plans = [session["plan"] for session in sessions if session.get("plan")]
-    if plans:
-        text = json.dumps(plans[-1], indent=2)
-        made.append(tag("details", tag("summary", "Plan of the last session"), tag("pre", text)))
-    options = {part.setting.title: part.setting.options for part in content.parts}
-    text = json.dumps(options, indent=2)
-    made.append(tag("details", tag("summary", "Options of all attacks"), tag("pre", text)))
-    return join(*made)
+    tables = [
+        _facts(facts, "What was evaluated"),
+        _facts(last.get("provenance", {}), "Software and machine of the last session"),
+        table(list(_SESSION), map(_session, sessions), f"Sessions: {len(sessions)}"),
+    ]
+    more = {
+        "Plan of the last session": last.get("plan", {}),
+        "Options of all attacks": {
+            part.setting.title: part.setting.options for part in content.parts
+        },
+    }
+    folded = [
+        tag("details", tag("summary", title), tag("pre", json.dumps(value, indent=2)))
+        for title, value in more.items()
+    ]
+    return join(tag("div", *tables, class_="charts"), *folded)
+
+
+def _session(session: Mapping[str, Any]) -> list[str]:
+    known = {**session.get("provenance", {}), **session}
+    return [str(known.get(key, "-")) for key in _SESSION.values()]
 
 
 def _facts(facts: Mapping[str, Any], caption: str) -> Html:
@@ -358,7 +374,7 @@ def table(
     body = [tag("tr", tag("th", first, scope="row"), *map(_cell, rest)) for first, *rest in rows]
     made = tag(
         "table",
-        tag("caption", caption),
+        tag("caption", tag("span", caption)),
         tag("thead", tag("tr", *head)),
         tag("tbody", *body),
         class_=kind,
