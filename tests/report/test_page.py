@@ -174,6 +174,20 @@ def test_grid_and_classes_pool_the_seeds(tmp_path) -> None:
     assert spreads["mean queries"]["min"] == f"{(90 + 300) / 12:.1f}"
 
 
+def test_limits_are_told_apart(tmp_path) -> None:
+    parts = [(setting(), rows_of([10], 3)), (setting(queries=500), rows_of([10, 400], 2, 500))]
+    run = make_run(tmp_path, parts)
+    titles = ["BruSLe untargeted, 5 px, 100 queries", "BruSLe untargeted, 5 px, 500 queries"]
+    assert [group.title for group in gather(run).groups] == titles
+    short, long = read(run).table("pixels")
+    assert (short["pixels"], short["100"], short["500"]) == (
+        "5 px, 100 queries",
+        "25",
+        "\N{MIDDLE DOT}",
+    )
+    assert (long["pixels"], long["100"], long["500"]) == ("5 px, 500 queries", "25", "50")
+
+
 def test_seeds_on_other_problems_are_not_mixed(tmp_path) -> None:
     parts = [(setting(), rows_of([10] * 6, 6)), (setting(seed=1), rows_of([10] * 6, 7))]
     found = read(make_run(tmp_path, parts))

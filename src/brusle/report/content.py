@@ -119,9 +119,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Group:
-    """Settings that differ in their seed alone."""
+    """Settings that differ in their seed alone.
+
+    Attributes:
+        parts: the settings.
+        limited: whether others differ from them in the query limit alone.
+    """
 
     parts: tuple[Part, ...]
+    limited: bool = False
 
     @property
     def setting(self) -> Record:
@@ -129,11 +135,24 @@ class Group:
         return self.parts[0].setting
 
     @property
+    def name(self) -> str:
+        """The attack, without a seed."""
+        return self.setting.attack + self._eot
+
+    @property
+    def budget(self) -> str:
+        """Pixels, and queries where they matter."""
+        limit = f", {self.setting.queries} queries" if self.limited else ""
+        return f"{self.setting.pixels} px{limit}"
+
+    @property
     def title(self) -> str:
         """Attack, goal and budget, without a seed."""
-        setting = self.setting
-        eot = f", eot {setting.eot}" if setting.eot > 1 else ""
-        return f"{setting.attack} {setting.goal}, {setting.pixels} px{eot}"
+        return f"{self.setting.attack} {self.setting.goal}, {self.budget}{self._eot}"
+
+    @property
+    def _eot(self) -> str:
+        return f", eot {self.setting.eot}" if self.setting.eot > 1 else ""
 
     @property
     def asr(self) -> Rate:
@@ -328,11 +347,16 @@ def gather(run: Run, writing: bool = False) -> Content:
 
 def group(parts: Iterable[Part]) -> list[Group]:
     """Put together what differs in the seed alone."""
-    groups: dict[tuple[object, ...], list[Part]] = {}
+    groups: dict[tuple[object, ...], dict[int, list[Part]]] = {}
     for part in parts:
         s = part.setting
-        groups.setdefault((s.attack, s.goal, s.pixels, s.queries, s.eot), []).append(part)
-    return [Group(tuple(some)) for some in groups.values()]
+        limits = groups.setdefault((s.attack, s.goal, s.pixels, s.eot), {})
+        limits.setdefault(s.queries, []).append(part)
+    return [
+        Group(tuple(some), len(limits) > 1)
+        for limits in groups.values()
+        for some in limits.values()
+    ]
 
 
 def pooled(rates: Iterable[Rate]) -> Rate:

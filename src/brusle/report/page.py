@@ -17,7 +17,7 @@ from brusle.evaluation.metrics import Rate
 from brusle.evaluation.runs import Run
 from brusle.report import listings
 from brusle.report.charts import COLOURS, Series, histogram, legend, success_chart
-from brusle.report.content import MEANINGS, Content, Group, Part, pooled
+from brusle.report.content import MEANINGS, Content, Group, pooled
 from brusle.report.gallery import Example, class_name, panels, run_examples
 from brusle.report.listings import Cell, Listing
 from brusle.report.markup import Html, join, tag
@@ -170,18 +170,20 @@ def _flags(content: Content) -> Html:
 
 def _curves(content: Content) -> Html:
     colours = _colours(content)
+    places: dict[tuple[str, int], list[Group]] = {}
+    for group in content.groups:
+        if group.asr.count:
+            places.setdefault((group.setting.goal, group.setting.pixels), []).append(group)
     figures = []
-    for (goal, pixels), parts in _by_place(content.parts).items():
-        drawn = [part for part in parts if part.summary.attacked]
-        if not drawn:
-            continue
-        first = {g.setting for g in content.groups}
+    for (goal, pixels), groups in places.items():
         series = [
-            Series(p.setting.name, p.steps, colours[_name(p)], p.setting not in first)
-            for p in drawn
+            Series(part.setting.name, part.steps, colours[group.name], part is not group.parts[0])
+            for group in groups
+            for part in group.parts
+            if part.summary.attacked
         ]
-        chart = success_chart(series, sum(not s.further for s in series) <= _MOST_BANDS)
-        keys = dict.fromkeys((_name(p), colours[_name(p)]) for p in drawn)
+        chart = success_chart(series, len(groups) <= _MOST_BANDS)
+        keys = dict.fromkeys((group.name, colours[group.name]) for group in groups)
         heading = tag("h3", f"{goal}, {pixels} pixels")
         figures.append(tag("figure", heading, chart, legend(list(keys))))
     if not figures:
@@ -197,18 +199,22 @@ def _grid(content: Content) -> Html:
     tables = []
     lines: dict[tuple[str, str], list[Group]] = {}
     for group in content.groups:
-        lines.setdefault((_name(group.parts[0]), group.setting.goal), []).append(group)
+        if not group.asr.count:
+            continue
+        lines.setdefault((group.name, group.setting.goal), []).append(group)
     for (name, goal), groups in lines.items():
         marks = sorted({mark for group in groups for part in group.parts for mark in part.grid})
         rows = [
             (
-                f"{group.setting.pixels} px",
+                group.budget,
                 *(_pooled_cell([part.grid.get(mark) for part in group.parts]) for mark in marks),
             )
             for group in sorted(groups, key=lambda group: group.setting.pixels)
         ]
         headers = ("pixels", *map(str, marks))
         tables.append(table(headers, rows, f"{name}, {goal}: ASR % within so many queries"))
+    if not tables:
+        return Html()
     text = "Of several seeds, the mean." if content.seeds else ""
     return join(tag("p", text) if text else "", tag("div", *tables, class_="charts"))
 
@@ -272,7 +278,7 @@ def _pixels(content: Content) -> Html:
         allowed = group.setting.pixels
         fewer = sum(count for pixels, count in counts.items() if pixels < allowed)
         if fewer > _FEWER * sum(counts.values()):
-            chart = histogram(dict(sorted(counts.items())), allowed, colours[_name(group.parts[0])])
+            chart = histogram(dict(sorted(counts.items())), allowed, colours[group.name])
             figures.append(tag("figure", tag("h3", group.title), chart))
     return tag("div", *figures, class_="charts") if figures else Html()
 
@@ -414,22 +420,9 @@ def _bullets(lines: Sequence[str]) -> Html:
     return tag("ul", *(tag("li", line) for line in lines)) if lines else Html()
 
 
-def _name(part: Part) -> str:
-    """The attack as its colour knows it: seeds have the same."""
-    setting = part.setting
-    return setting.attack + (f", eot {setting.eot}" if setting.eot > 1 else "")
-
-
 def _colours(content: Content) -> dict[str, int]:
-    names = dict.fromkeys(_name(part) for part in content.parts)
+    names = dict.fromkeys(group.name for group in content.groups)
     return {name: at % COLOURS for at, name in enumerate(names)}
-
-
-def _by_place(parts: Iterable[Part]) -> dict[tuple[str, int], list[Part]]:
-    places: dict[tuple[str, int], list[Part]] = {}
-    for part in parts:
-        places.setdefault((part.setting.goal, part.setting.pixels), []).append(part)
-    return places
 
 
 def _extremes(rates: Mapping[int, Rate]) -> list[int]:

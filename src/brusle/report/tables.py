@@ -26,15 +26,15 @@ def summary_table(run: Run) -> Table:
     summaries = run.summaries()
     marks = list(dict.fromkeys(q for s in summaries for q in s.asr_at))[-3:-1]
     several = len({setting.name for setting in run.settings}) > 1
+    randomised = any(s.stable is not None for s in summaries)
     if several:
         table.add_column("attack", overflow="fold")
-        marks = marks[-1:]  # the names take their place
+        marks = [] if randomised else marks[-1:]  # the names take their place
     table.add_column("goal", no_wrap=True)
     table.add_column("pixels\nused/max", justify="right", no_wrap=True)
     for q in marks:
         table.add_column(f"ASR %\n@{q}", justify="right", no_wrap=True)
     table.add_column("ASR %\n\\[95 % CI]", justify="right", no_wrap=True)
-    randomised = any(s.stable is not None for s in summaries)
     if randomised:
         table.add_column("stable\nASR %", justify="right", no_wrap=True)
     robust = "robust %" if several else "robust %\n\\[95 % CI]"
