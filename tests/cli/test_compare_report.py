@@ -17,6 +17,7 @@ import brusle
 from brusle.attacks import BruSLe, SparseRS
 from brusle.cli import main
 from brusle.evaluation.store import Store
+from brusle.report.gallery import run_examples
 
 SHAPE = (3, 8, 8)
 IMAGES = random_images(14, SHAPE)
@@ -117,6 +118,16 @@ def test_report_takes_the_originals_from_data(runs, tmp_path) -> None:
     answer = run("report", runs[0], "--out", tmp_path / "page.html", "--data", data)
     assert answer.returncode == 0, answer.stderr
     assert "is not the one that was chosen" in (tmp_path / "page.html").read_text()
+
+
+def test_examples_are_of_different_images(tmp_path) -> None:
+    model = integer_model(SHAPE, 4)
+    data = (IMAGES[:4], LABELS[:4])
+    found = brusle.evaluate(model.victim(), data, [BruSLe(8, 60)], "targeted", tmp_path, targets=2)
+    fooled = {row["image"] for row in rows(tmp_path) if row["status"] == "success"}
+    assert len(fooled) == 4 < found.summaries()[0].asr.hits
+    names = [example.name for example in run_examples(found, 5)]
+    assert set(names[:4]) == fooled and len(names) == 5
 
 
 def test_report_as_json_and_markdown_writes_no_file(runs) -> None:

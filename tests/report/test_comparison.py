@@ -169,3 +169,4 @@ def test_an_interval_that_excludes_the_neutral_value_gets_a_star() -> None:
     assert estimate(found.difference, 0, "+.1f", 100) == f"+30.0* [{low:+.1f}, {high:+.1f}]"
     same = compare(BASE, BASE, 100)
     assert estimate(same.ratio, 1, ".2f") == "1.00 [1.00, 1.00]"
+    assert estimate(same.difference, 0, "+.1f") == "+0.0 [+0.0, +0.0]"
