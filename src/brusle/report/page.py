@@ -340,8 +340,8 @@ def _provenance(content: Content) -> Html:
     tables = [
         _facts(facts, "What was evaluated"),
         _facts(last.get("provenance", {}), "Software and machine of the last session"),
-        table(list(_SESSION), map(_session, sessions), f"Sessions: {len(sessions)}"),
     ]
+    history = table(list(_SESSION), map(_session, sessions), f"Sessions: {len(sessions)}")
     more = {
         "Plan of the last session": last.get("plan", {}),
         "Options of all attacks": {
@@ -352,7 +352,7 @@ def _provenance(content: Content) -> Html:
         tag("details", tag("summary", title), tag("pre", json.dumps(value, indent=2)))
         for title, value in more.items()
     ]
-    return join(tag("div", *tables, class_="charts"), *folded)
+    return join(tag("div", *tables, class_="charts"), history, *folded)
 
 
 def _session(session: Mapping[str, Any]) -> list[str]:
