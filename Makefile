@@ -30,6 +30,7 @@ check: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/runtimes.py
+	$(BIN)/python benchmarks/engines.py
 	$(BIN)/python benchmarks/effectiveness.py
 	$(BIN)/python benchmarks/zoo.py
 	$(BIN)/python benchmarks/comparison.py

@@ -3,8 +3,8 @@
     python benchmarks/engines.py
 
 Both workers and the one they are compared with have one thread. Attacks per minute are those
-between the first and the last row, so that neither Ray's start nor the opening of the victim counts;
-the time with these is given as well.
+between the first and the last row, so that neither Ray's start nor the opening of the victim
+counts; the time with these is given as well.
 """
 
 from __future__ import annotations

@@ -2,12 +2,16 @@
 
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +20,11 @@ import torch
 from models import integer_model, own_labels, random_images
 
 import brusle
-from brusle.attacks import BruSLe
-from brusle.errors import DataError
+from brusle.attacks import PGD0, BruSLe
+from brusle.data import Dataset
+from brusle.errors import DataError, InputError, VictimError
 from brusle.evaluation.store import FILE, Store, pack_edits, unpack_edits
+from brusle.victims import wrap
 
 sys.path.insert(0, str(Path(__file__).parent))
 import survivor
@@ -140,6 +146,124 @@ def test_a_folder_that_cannot_be_made(tmp_path) -> None:
         small(tmp_path / "file" / "run")
     with pytest.raises(DataError, match="holds no run: give the folder of an evaluation"):
         Store.read(tmp_path)
+
+
+@contextmanager
+def without_rights() -> Iterator[None]:
+    """Root may write everywhere, so be somebody else for a while."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+def test_a_folder_that_is_read_only(tmp_path_factory) -> None:
+    folder = Path(tempfile.mkdtemp())  # pytest's own are for their user alone
+    first, model = small(folder / "run")
+    before = stored(folder / "run")
+    folder.chmod(0o555)
+    for path in folder.rglob("*"):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    with without_rights():
+        with pytest.raises(DataError, match="cannot write to the run folder .*Permission denied"):
+            small(folder / "run", [BruSLe(3, 15)], model)
+        with pytest.raises(DataError, match="cannot write to the run folder .*Permission denied"):
+            small(folder / "other", [BruSLe(3, 15)], model)
+        assert stored(folder / "run") == before  # it can be read, and nothing has changed
+        assert list(brusle.Run.open(folder / "run").rows()) == list(first.rows())
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def test_fewer_images_later_leave_the_others_readable(tmp_path) -> None:
+    images = random_images(8, (3, 8, 8))
+    first, model = small(tmp_path / "run", images=images)
+    spent = model.seen
+    fewer, _ = small(tmp_path / "run", model=model, images=images[:3])
+    assert (fewer.resumed, len(list(fewer.rows())), model.seen) == (3, 3, spent)
+    data = (images, own_labels(model, images))
+    again = brusle.Run.open(tmp_path / "run", data)
+    assert list(again.rows()) == list(first.rows())
+    assert torch.equal(again.results[0].images, first.results[0].images)
+
+
+def test_images_of_the_same_name_do_not_mix(tmp_path) -> None:
+    small(tmp_path / "run")
+    before = stored(tmp_path / "run")
+    with pytest.raises(DataError, match="results of another image 00000 .* choose another --out"):
+        small(tmp_path / "run", images=random_images(8, (3, 8, 8), seed=9))
+    model = integer_model((3, 8, 8), 4)
+    data = Dataset("photos", *small_data(model), (), tuple(map(str, range(8))))
+    with pytest.raises(DataError, match="holds results of data arrays, and this is photos"):
+        brusle.evaluate(model.victim(), data, [BruSLe(2, 15)], "untargeted", tmp_path / "run")
+    assert stored(tmp_path / "run") == before
+
+
+def small_data(model) -> tuple[torch.Tensor, torch.Tensor]:
+    images = random_images(8, (3, 8, 8))
+    return images, own_labels(model, images)
+
+
+def test_a_request_is_refused_as_a_whole_before_the_first_query(tmp_path) -> None:
+    model = integer_model((3, 8, 8), 4)
+    victim = wrap(model, output="logits", name="counting")  # gives no gradients
+    for bad, reason in ((PGD0(2, 15), "needs gradients"), (BruSLe(65, 15), "choose fewer")):
+        with pytest.raises(InputError, match=reason):
+            brusle.evaluate(victim, small_data(model), [BruSLe(2, 15), bad], out=tmp_path / "run")
+    assert model.seen == 0
+    assert not (tmp_path / "run").exists()
+
+
+class Moody:
+    """A victim that fails on all images but those it likes."""
+
+    def __init__(self, likes) -> None:
+        self.model, self.likes = integer_model((3, 8, 8), 4), likes
+
+    def __call__(self, images: torch.Tensor) -> torch.Tensor:
+        if not all(self.likes(image) for image in images):
+            raise RuntimeError("not today")
+        return self.model.function(images)
+
+
+def test_one_bad_image_is_an_error_row_even_if_it_is_alone() -> None:
+    images, labels = small_data(integer_model((3, 8, 8), 4))
+    images, labels = torch.cat([images, images[:1] / 2]), torch.cat([labels, labels[:1]])
+    moody = wrap(Moody(lambda image: image.max() > 0.6), output="logits")
+    # a shard is four batches: the ninth image has one for itself
+    run = brusle.evaluate(moody, (images, labels), [BruSLe(2, 15)], "untargeted", batch_size=2)
+    (result,) = run.results
+    assert result.status[-1] == "error" and "not today" in result.errors[8]
+    assert "error" not in result.status[:8]
+    assert result.scores.shape == (9, 4) and bool(result.scores[8].isnan().all())
+
+
+def test_a_victim_that_goes_down_stops_the_run_and_the_rest_is_done_later(tmp_path) -> None:
+    model = integer_model((3, 8, 8), 4)
+    images = random_images(16, (3, 8, 8))
+    data = (images, own_labels(model, images))
+    up = []
+    arguments = (data, [BruSLe(2, 15)], "untargeted", tmp_path / "run")
+
+    def likes(image: torch.Tensor) -> bool:
+        """The first eight images and what is made of them."""
+        near = (images[:8] == image).float().flatten(1).mean(1).amax() > 0.9
+        return bool(up) or bool(near)
+
+    victim = wrap(Moody(likes), output="logits", name="moody")
+    with pytest.raises(VictimError, match="no clean image could be classified"):
+        brusle.evaluate(victim, *arguments, batch_size=2)
+    kept = stored(tmp_path / "run")
+    assert len(kept) == 8 and {row.status for row in kept.values()} <= {"success", "failed"}
+    up.append("again")
+    run = brusle.evaluate(victim, *arguments, batch_size=2)
+    assert run.resumed == 8 and len(stored(tmp_path / "run")) == 16
+    assert kept.items() <= stored(tmp_path / "run").items()
 
 
 def test_a_result_is_stored_once(tmp_path) -> None:

@@ -139,7 +139,7 @@ def test_headline_says_what_happened(tmp_path) -> None:
 
 def test_flags_and_errors_are_told_with_reasons(tmp_path) -> None:
     read_ = read(make_run(tmp_path, [(setting(), MIXED)], notes=["mind the step"]))
-    assert "Doubt: not-converged" in read_.text and "Doubt: errors" in read_.text
+    assert "Caution: not-converged" in read_.text and "Caution: errors" in read_.text
     assert "Read the reasons below" in read_.text and "mind the step" in read_.text
     lines = read_.table("reason")
     assert {(line["status"], line["images"], line["reason"]) for line in lines} == {
@@ -150,7 +150,7 @@ def test_flags_and_errors_are_told_with_reasons(tmp_path) -> None:
 
 def test_a_run_without_doubts_says_so(tmp_path) -> None:
     text = read(make_run(tmp_path, [(setting(), rows_of([1] * 12, 8))])).text
-    assert "No flag was raised" in text and "Doubt" not in text and "Unfinished" not in text
+    assert "No flag was raised" in text and "Caution" not in text and "Unfinished" not in text
 
 
 def test_a_randomised_victim_has_a_stable_rate(tmp_path) -> None:

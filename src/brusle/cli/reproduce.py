@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from brusle.cli.options import engine, engine_options
+from brusle.cli.options import engine, engine_options, number_or_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,13 @@ if TYPE_CHECKING:
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
-    help="Most images, evenly over the classes; each keeps all its targets. Default: the paper's.",
+    help="Most images, evenly over the classes. Default: the paper's.",
+)
+@click.option(
+    "--targets",
+    callback=lambda context, option, value: None if value is None else number_or_all(value),
+    help="Targets of each image: all, or so many random ones. Default: the paper's; with --limit "
+    "at most 3, because more of the same image say little more.",
 )
 @click.option("--queries", type=click.IntRange(min=1), help="A lower query limit than the paper's.")
 @click.option(

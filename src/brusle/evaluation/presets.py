@@ -16,12 +16,14 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from brusle.errors import InputError
+from brusle.evaluation.pairs import Targets
 from brusle.evaluation.paper import PaperNumber, paper_results, pixels_of, tables
 from brusle.evaluation.plan import Plan
 from brusle.evaluation.store import GoalName
 from brusle.names import hint
 
 Metric = Literal["asr", "accuracy", "mean sparsity"]
+FEW_TARGETS = 3
 OVER_SEEDS = ("min", "mean", "max", "std")
 _FEW_PIXELS = re.compile(r"(\d+) pixels")  # how the paper's table of few pixels is stored
 _STRICT = ConfigDict(extra="forbid", frozen=True)
@@ -94,16 +96,23 @@ class Part(BaseModel):
         queries: int | None = None,
         pixels: Sequence[int] = (),
         seed: int = 0,
+        targets: Targets | None = None,
     ) -> Part:
         """The part with less to do.
 
         Args:
-            limit: most images; each keeps all its targets.
+            limit: most images.
             queries: the query limit; marks above it are left out, and if none is left, it is the
                 only mark.
             pixels: other pixel budgets.
             seed: added to all seeds.
+            targets: targets of each image; None is the paper's number, but few if there is a limit
+                of images: targets of one image are so alike that more say little more.
         """
+        if targets is None:
+            targets = self.targets
+            if limit is not None and (targets == "all" or targets > FEW_TARGETS):
+                targets = FEW_TARGETS
         images = self.images
         if limit is not None:
             images = limit if images is None else min(limit, images)
@@ -113,6 +122,7 @@ class Part(BaseModel):
         return self.model_copy(
             update={
                 "images": images,
+                "targets": targets,
                 "marks": marks,
                 "pixels": tuple(pixels) or self.pixels,
                 "seeds": tuple(seed + own for own in self.seeds),

@@ -19,7 +19,7 @@ from brusle.data.stored import cache_dir
 from brusle.defences import defend
 from brusle.errors import InputError
 from brusle.evaluation.metrics import Z95, Rate
-from brusle.evaluation.pairs import choose
+from brusle.evaluation.pairs import Targets, choose
 from brusle.evaluation.plan import Plan
 from brusle.evaluation.presets import OVER_SEEDS, Entry, Metric, Part, Preset, preset, seeds_entry
 from brusle.evaluation.runner import evaluate
@@ -198,6 +198,7 @@ def reproduce(
     queries: int | None = None,
     pixels: Sequence[int] = (),
     seed: int = 0,
+    targets: Targets | None = None,
     out: str | Path | None = None,
     device: str = "auto",
     on_part: Callable[[Job], None] | None = None,
@@ -210,10 +211,12 @@ def reproduce(
         victim: instead of the stand-ins; then one part runs, the first or the one named.
         part: run this part only.
         data: instead of the default data.
-        limit: most images; each keeps all its targets.
+        limit: most images.
         queries: a lower query limit.
         pixels: other pixel budgets.
         seed: the choice of images and targets, and the attacks, follow from it.
+        targets: targets of each image, "all" or a number; None is the paper's, or at most three if
+            there is a ``limit``.
         out: a folder; what it holds already is not run again. None is ``runs/`` with a name that
             follows from the plan.
         device: where the victim runs.
@@ -222,7 +225,7 @@ def reproduce(
     """
     began = time.monotonic()
     wanted = preset(name)
-    todo, left_out = jobs(wanted, victim, part, data, limit, queries, pixels, seed)
+    todo, left_out = jobs(wanted, victim, part, data, limit, queries, pixels, seed, targets)
     folder = default_folder(wanted, todo) if out is None else Path(out)
     outcomes = []
     for job in todo:
@@ -243,6 +246,7 @@ def jobs(
     queries: int | None = None,
     pixels: Sequence[int] = (),
     seed: int = 0,
+    targets: Targets | None = None,
 ) -> tuple[list[Job], tuple[str, ...]]:
     """What `reproduce` runs with these arguments, and why it leaves other parts out."""
     if wanted.refused is not None:
@@ -251,7 +255,7 @@ def jobs(
     place = data or _default_data(wanted)
     todo: list[Job] = []
     for one in parts:
-        job = _job(one.scaled(limit, queries, pixels, seed), victim, place)
+        job = _job(one.scaled(limit, queries, pixels, seed, targets), victim, place)
         same = next((other for other in todo if other.plans == job.plans), None)
         if same is None:
             todo.append(job)

@@ -20,7 +20,7 @@ from brusle.evaluation.runs import Run
 from brusle.evaluation.starts import StartingImages
 from brusle.evaluation.store import GoalName, Record, Row, Store
 from brusle.evaluation.workload import GOALS, Data, Workload, check_fit
-from brusle.loop import Progress, notes_on
+from brusle.loop import Progress, check_needs, notes_on
 from brusle.oracle import Victim, traits
 from brusle.victims import default_batch_size
 
@@ -82,6 +82,7 @@ def evaluate(
     aims = targets if any(setting.goal == "targeted" for setting in settings) else 0
     work = Workload.of(data, pairs, aims, limit, seeds[0], model)
     check_fit(work.place, work.shape, model)
+    _check(settings, work, model)
     batch_size = batch_size or default_batch_size(work.shape, model.device)
     starting = StartingImages(work.place, model, seeds[0], batch_size)
     folder = None if out is None else Path(out)
@@ -113,6 +114,15 @@ def evaluate(
         store.close()
         raise
     return run
+
+
+def _check(settings: Sequence[Setting], work: Workload, victim: Victim) -> None:
+    """Refuse now what one of the attacks would refuse when its turn comes."""
+    for setting in settings:
+        check_needs(setting.attack, victim)
+        first = work.problems(setting.goal, [0])
+        starts = first.images if setting.wants_start else None
+        setting.attack.check(replace(first, starts=starts))
 
 
 class _Todo:

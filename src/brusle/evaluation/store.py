@@ -20,6 +20,7 @@ from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Literal
+from urllib.parse import quote
 
 import numpy as np
 import torch
@@ -241,7 +242,7 @@ class Store:
         path = Path(folder) / FILE
         if not path.exists():
             raise DataError(f"{folder} holds no run: give the folder of an evaluation (--out)")
-        store = cls(_connect(str(path)), str(path), None)
+        store = cls(_connect(str(path), _is_frozen(path)), str(path), None)
         store._check_format()
         return store
 
@@ -398,8 +399,16 @@ def _restore(values: tuple[Any, ...]) -> Row:
     return Row(**named | {"stable": bool(named["stable"]), "loss": loss})
 
 
-def _connect(name: str) -> sqlite3.Connection:
+def _is_frozen(path: Path) -> bool:
+    """Whether nobody can write here, so that SQLite must not want to, either."""
+    log = path.with_name(path.name + "-wal")
+    return not os.access(path.parent, os.W_OK) and not (log.exists() and log.stat().st_size)
+
+
+def _connect(name: str, frozen: bool = False) -> sqlite3.Connection:
     try:
+        if frozen:
+            return sqlite3.connect(f"file:{quote(name)}?immutable=1", uri=True)
         return sqlite3.connect(name, timeout=30)
     except sqlite3.Error as error:
         raise DataError(f"cannot open {name}: {error}") from error

@@ -30,7 +30,7 @@ def markdown(content: Content) -> str:
 
 def _doubts(content: Content) -> list[str]:
     lines = [
-        f"**Doubt: {name}** ({_plain(found[0][0].title)}"
+        f"**Caution: {name}** ({_plain(found[0][0].title)}"
         f"{f' and {len(found) - 1} more' if found[1:] else ''}): {_plain(found[0][1].text)}. "
         f"{MEANINGS[name]}"
         for name, found in content.flags().items()

@@ -154,7 +154,7 @@ def _flags(content: Content) -> Html:
         if lines[3:]:
             more = tag("summary", f"{len(lines) - 3} more")
             inner.append(tag("details", more, *(tag("p", line) for line in lines[3:])))
-        boxes.append(tag("div", tag("h3", f"Doubt: {name}"), *inner, class_="notice"))
+        boxes.append(tag("div", tag("h3", f"Caution: {name}"), *inner, class_="notice"))
     boxes += [_notice("Note", [note]) for note in content.about.get("notes", ())]
     if content.randomised:
         text = (

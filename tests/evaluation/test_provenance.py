@@ -1,0 +1,52 @@
+import platform
+import subprocess
+from pathlib import Path
+
+import torch
+
+import brusle
+from brusle.evaluation.provenance import fingerprint, git_revision, provenance
+
+
+def git(folder: Path, *arguments: str) -> str:
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    command = ["git", "-C", str(folder), *who, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_git_revision_tells_changed_files(tmp_path) -> None:
+    assert git_revision(tmp_path) is None
+    git(tmp_path, "init", "-q")
+    (tmp_path / "mine.py").write_text("1")
+    git(tmp_path, "add", "mine.py")
+    git(tmp_path, "commit", "-qm", "one")
+    commit = git(tmp_path, "rev-parse", "HEAD")[:12]
+    assert git_revision(tmp_path) == commit
+    (tmp_path / "other.txt").write_text("not under version control")
+    assert git_revision(tmp_path, "mine.py") == commit
+    assert git_revision(tmp_path, "other.txt") is None  # installed in somebody's repository
+    (tmp_path / "mine.py").write_text("2")
+    assert git_revision(tmp_path) == commit + "+"
+
+
+def test_provenance_names_no_machine() -> None:
+    facts = provenance(torch.device("cpu"))
+    assert facts["brusle"] == brusle.__version__ and facts["torch"] == torch.__version__
+    assert facts["cores"] >= 1 and facts["memory_gb"] >= 1
+    assert platform.node() not in str(facts) and str(Path.home()) not in str(facts)
+
+
+def test_every_session_is_written_down(tmp_path) -> None:
+    images = torch.rand(4, 1, 6, 6)
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(36, 3))
+    labels = net(images).argmax(1)
+    for limit, plan in ((2, {"limit": 2}), (4, {"limit": 4})):
+        attacks = [brusle.attacks.BruSLe(1, 5)]
+        run = brusle.evaluate(
+            net, (images, labels), attacks, "untargeted", tmp_path, limit=limit, plan=plan
+        )
+    assert [session["plan"] for session in run.about["sessions"]] == [{"limit": 2}, {"limit": 4}]
+    assert all("torch" in session["provenance"] for session in run.about["sessions"])
+    assert run.about["weights"] == fingerprint(brusle.victims.wrap(net, output="logits"))
+    assert run.as_dict()["plan"] == {"limit": 4} and run.as_dict()["images"] == 4
