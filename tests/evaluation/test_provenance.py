@@ -6,6 +6,7 @@ import torch
 
 import brusle
 from brusle.evaluation.provenance import fingerprint, git_revision, provenance
+from brusle.evaluation.store import Store
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -34,6 +35,19 @@ def test_provenance_names_no_machine() -> None:
     assert facts["brusle"] == brusle.__version__ and facts["torch"] == torch.__version__
     assert facts["cores"] >= 1 and facts["memory_gb"] >= 1
     assert platform.node() not in str(facts) and str(Path.home()) not in str(facts)
+
+
+def test_results_of_several_revisions_are_told(tmp_path) -> None:
+    images, labels = torch.rand(3, 1, 6, 6), torch.zeros(3, dtype=torch.int64)
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(36, 3))
+    arguments = (net, (images, labels), [brusle.attacks.BruSLe(1, 5)], "untargeted", tmp_path)
+    assert brusle.evaluate(*arguments).notes == []
+    with Store.write(tmp_path) as store:
+        (session,) = store.about()["sessions"]
+        session["provenance"]["git_brusle"] = "0123456789ab"
+        store.note({"sessions": [session]})
+    (note,) = brusle.evaluate(*arguments).notes
+    assert "from 2 revisions of brusle, 0123456789ab to" in note
 
 
 def test_every_session_is_written_down(tmp_path) -> None:

@@ -140,6 +140,19 @@ def test_a_full_disk_keeps_what_was_stored(tmp_path) -> None:
     assert stored(tmp_path / "run") == before
 
 
+@pytest.mark.parametrize("name", ["rows.csv", "run.json", "pairs.json"])
+def test_a_disk_that_is_full_for_other_files(name, tmp_path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / name).symlink_to("/dev/full")
+    with pytest.raises(DataError, match=f"cannot write .*{name}: No space left on device"):
+        small(folder)
+    assert len(stored(folder)) == (0 if name == "pairs.json" else 8)
+    (folder / name).unlink()
+    run, _ = small(folder)  # room was made
+    assert len(list(run.rows())) == 8 and (folder / name).exists()
+
+
 def test_a_folder_that_cannot_be_made(tmp_path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot write to the run folder"):

@@ -79,4 +79,7 @@ def main() -> None:
     except BrusleError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(VICTIM_FAILED if isinstance(error, VictimError) else BAD_INPUT)
+    except OSError as error:  # a full disk, a folder without rights
+        click.echo(f"error: {error.filename or 'a file'}: {error.strerror or error}", err=True)
+        sys.exit(BAD_INPUT)
     sys.exit(code if isinstance(code, int) else 0)

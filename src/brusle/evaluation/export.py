@@ -48,10 +48,12 @@ def stored_rows(run: Run) -> Iterator[dict[str, Any]]:
             yield as_dict(setting, row) | details
 
 
-def write_rows(run: Run, folder: Path) -> None:
-    """``rows.csv`` and ``rows.json`` of a run folder."""
+def write_folder(run: Run, folder: Path) -> None:
+    """What people look at first in a run folder."""
+    write_images(run, folder / "adversarial")
     _write(_save_csv, run.rows(), folder / "rows.csv")
     _write(_save_json, run.rows(), folder / "rows.json")
+    _write(_save_text, json.dumps(run.as_dict(), indent=2) + "\n", folder / "run.json")
 
 
 def export_images(folder: str | Path, out: str | Path, data: Data | None = None) -> int:
@@ -139,6 +141,10 @@ def _write(writer: Callable[[Any, Path], None], content: Any, path: Path) -> Non
         writer(content, path)
     except OSError as error:
         raise DataError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _save_text(text: str, path: Path) -> None:
+    path.write_text(text)
 
 
 def _save_npz(arrays: Mapping[str, Any], path: Path) -> None:

@@ -83,7 +83,10 @@ class Manifest:
     def write(self, path: str | Path) -> None:
         """Write the manifest as JSON."""
         text = json.dumps({"format": _FORMAT, "digest": self.digest, **asdict(self)}, indent=1)
-        Path(path).write_text(text + "\n")
+        try:
+            Path(path).write_text(text + "\n")
+        except OSError as error:
+            raise DataError(f"cannot write {path}: {error.strerror}") from error
 
     @classmethod
     def read(cls, path: str | Path) -> Manifest:

@@ -108,7 +108,7 @@ class Plan(BaseModel):
     @property
     def name(self) -> str:
         """A name for a run folder: for people, with the digest."""
-        return re.sub(r"[^a-z0-9]+", "-", self.victim.lower()) + f"-{self.digest}"
+        return re.sub(r"[^a-z0-9]+", "-", self.victim.lower())[-40:] + f"-{self.digest}"
 
     def attacks_on(self, victim: Victim) -> dict[GoalName, list[AnyAttack]]:
         """The attacks for each goal; what the standard ensemble is depends on the victim."""

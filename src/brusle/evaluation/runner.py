@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -13,7 +12,7 @@ import brusle
 from brusle.attacks.base import AnyAttack
 from brusle.errors import DataError, InputError
 from brusle.evaluation.engines import Engine, Local, Recipe, Setting, Shard
-from brusle.evaluation.export import write_images, write_rows
+from brusle.evaluation.export import write_folder
 from brusle.evaluation.pairs import Manifest, Targets
 from brusle.evaluation.provenance import fingerprint, provenance
 from brusle.evaluation.runs import Run
@@ -108,7 +107,7 @@ def evaluate(
         run.start_queries = starting.queries
         run.seconds = time.monotonic() - began
         if folder is not None:
-            _write(run, folder)
+            write_folder(run, folder)
         store.release()
     except BaseException:
         store.close()
@@ -265,10 +264,3 @@ def _wanted(work: Workload, goal: GoalName) -> list[tuple[int, str]]:
     """Id and name of every problem of a goal."""
     ids = work.asked(goal).ids.tolist()
     return list(zip(ids, work.names(goal, range(len(ids))), strict=True))
-
-
-def _write(run: Run, folder: Path) -> None:
-    """What people look at first; `brusle export` makes it again from the store."""
-    write_images(run, folder / "adversarial")
-    write_rows(run, folder)
-    (folder / "run.json").write_text(json.dumps(run.as_dict(), indent=2) + "\n")

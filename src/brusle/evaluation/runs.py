@@ -161,7 +161,15 @@ class Run:
     @property
     def notes(self) -> list[str]:
         """What a reader of the numbers should know, each once."""
-        return list(self.about["notes"])
+        said = list(self.about["notes"])
+        revisions = [session["provenance"]["git_brusle"] for session in self.about["sessions"]]
+        different = list(dict.fromkeys(str(revision) for revision in revisions))
+        if len(different) > 1:
+            said.append(
+                f"these results come from {len(different)} revisions of brusle, {different[0]} to "
+                f"{different[-1]}: if attacks have changed in between, choose another --out"
+            )
+        return said
 
     @cached_property
     def flags(self) -> dict[Record, list[Flag]]:
