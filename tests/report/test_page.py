@@ -20,7 +20,7 @@ from brusle.evaluation.runs import Run
 from brusle.evaluation.store import Store, pack_edits
 from brusle.problems import Problems
 from brusle.report.charts import Series, histogram, success_chart, ticks
-from brusle.report.content import gather, in_words, listed
+from brusle.report.content import gather, in_words, listed, rounded
 from brusle.report.markdown import markdown
 from brusle.report.markup import Html, join, tag
 from brusle.report.page import page
@@ -420,3 +420,9 @@ def test_tag_escapes_all_but_markup() -> None:
     made = tag("p", "<", Html("<br>"), 1, class_="a\"'&", aria_label=None, hidden=False)
     assert made == '<p class="a&quot;&#x27;&amp;">&lt;<br>1</p>'
     assert join("<", tag("br")) == "&lt;<br>"
+
+
+def test_not_quite_all_is_not_100() -> None:
+    shares = {Rate(299, 300): "99.7", Rate(300, 300): "100", Rate(1, 300): "0.3", Rate(0, 9): "0"}
+    assert {rate: rounded(rate) for rate in shares} == shares
+    assert rounded(Rate(37, 60)) == "62"

@@ -169,8 +169,8 @@ class _Crew:
 
     def _hand_out(self, shards: Iterator[Shard]) -> bool:
         """Keep all workers busy, and no more in memory than that; whether there is work left."""
-        # one more than there are workers: it waits where it will be done
-        places = 1 + (self._workers or int(self._ray.cluster_resources().get("CPU", 1)))
+        # machines may come and go; one task more than cores waits where it will be done
+        places = self._workers or 1 + int(self._ray.cluster_resources().get("CPU", 1))
         while len(self._busy) < places:
             task = self._again.popleft() if self._again else None
             if task is None:

@@ -248,7 +248,9 @@ def open_victim(about: Mapping[str, Any], victim: Any = None, device: str = "aut
     """
     if victim is not None and not isinstance(victim, str):
         return as_victim(victim, device)
-    name, *defences = str(about.get("victim", "")).split(" + ")
+    if "victim" not in about:
+        raise DataError("no attack has begun in this run folder: there is no victim to ask")
+    name, *defences = str(about["victim"]).split(" + ")
     if victim is None and ":" not in name:
         raise InputError(
             f"the victim of the run, {name!r}, was made in Python and cannot be opened by name: "

@@ -368,12 +368,20 @@ def pooled(rates: Iterable[Rate]) -> Rate:
     return Rate(sum(rate.hits for rate in rates), sum(rate.count for rate in rates))
 
 
+def rounded(rate: Rate) -> str:
+    """A share in percent; not quite all is not 100."""
+    whole = f"{100 * rate.value:.0f}"
+    return (
+        f"{100 * rate.value:.1f}" if whole in ("0", "100") and rate.value not in (0, 1) else whole
+    )
+
+
 def in_words(rate: Rate, what: str) -> str:
     """``12 of 53 images (23 %, 95 % interval 13 to 36 %)``."""
     if not rate.count:
         return f"none of 0 {what}"
     low, high = (f"{100 * end:.0f}" for end in rate.interval)
-    share = f"{100 * rate.value:.0f} %, 95 % interval {low} to {high} %"
+    share = f"{rounded(rate)} %, 95 % interval {low} to {high} %"
     return f"{rate.hits} of {rate.count} {what} ({share})"
 
 

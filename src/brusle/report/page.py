@@ -17,7 +17,7 @@ from brusle.evaluation.metrics import Rate
 from brusle.evaluation.runs import Run
 from brusle.report import listings
 from brusle.report.charts import COLOURS, Series, histogram, legend, success_chart
-from brusle.report.content import MEANINGS, Content, Group, pooled
+from brusle.report.content import MEANINGS, Content, Group, pooled, rounded
 from brusle.report.gallery import Example, class_name, panels, run_examples
 from brusle.report.listings import Cell, Listing
 from brusle.report.markup import Html, join, tag
@@ -137,7 +137,7 @@ def _card(title: str, rate: Rate, text: str) -> Html:
     return tag(
         "div",
         tag("p", title),
-        tag("b", f"{100 * rate.value:.0f} %"),
+        tag("b", f"{rounded(rate)} %"),
         tag("div", tag("i"), tag("u"), class_="interval", style=bar, aria_hidden="true"),
         tag("p", f"95 % interval {low:.0f} to {high:.0f} %", class_="faint"),
         tag("p", text, class_="faint"),
