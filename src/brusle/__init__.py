@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from brusle.errors import BrusleError, DataError, InputError, VictimError
     from brusle.evaluation import Run, check, evaluate
     from brusle.evaluation.engines import Local
+    from brusle.evaluation.plan import Plan
     from brusle.evaluation.ray_engine import Ray
     from brusle.results import AttackResult
     from brusle.victims import load_victim
@@ -31,6 +32,7 @@ _HOME = {
     "DataError": "brusle.errors",
     "InputError": "brusle.errors",
     "Local": "brusle.evaluation.engines",
+    "Plan": "brusle.evaluation.plan",
     "Ray": "brusle.evaluation.ray_engine",
     "Run": "brusle.evaluation.runs",
     "VictimError": "brusle.errors",
@@ -47,6 +49,7 @@ __all__ = [
     "DataError",
     "InputError",
     "Local",
+    "Plan",
     "Ray",
     "Run",
     "VictimError",

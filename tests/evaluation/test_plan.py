@@ -70,3 +70,13 @@ def test_several_seeds_on_the_same_pairs() -> None:
     assert first.problems.targets.tolist() == second.problems.targets.tolist()
     assert first.losses.tolist() != second.losses.tolist()
     assert [s.title[-6:] for s in run.settings] == ["seed 4", "seed 5"]
+
+
+def test_a_plan_does_what_its_options_do(tmp_path) -> None:
+    values = {"goals": "targeted", "pixels": 8, "queries": 12, "limit": 10, "seeds": 4}
+    plan = Plan.of(values)
+    run = plan.evaluate(tmp_path, batch_size=20)
+    same = brusle.evaluate(attacks=[BruSLe(8, 12)], goal="targeted", limit=10, seed=4)
+    assert list(run.rows()) == list(same.rows())
+    (session,) = run.about["sessions"]
+    assert Plan.of(session["plan"]) == plan

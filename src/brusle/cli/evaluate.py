@@ -103,28 +103,16 @@ def command(
     from rich.console import Console
 
     from brusle.cli.display import Display
-    from brusle.evaluation import evaluate
 
     plan = _plan(context, config)
     console = Console(stderr=as_json)
     with Display(console) as display:
-        run = evaluate(
-            plan.victim,
-            plan.data,
-            plan.attacks_on,
-            plan.goals,
+        run = plan.evaluate(
             out or Path("runs") / plan.name,
-            defences=plan.defences,
             device=device,
-            pairs=plan.pairs,
-            targets=plan.targets,
-            limit=plan.limit,
-            seed=plan.seeds,
             batch_size=batch_size,
             engine=engine(workers, address),
-            eot=plan.eot,
             on_progress=display.update,
-            plan=plan.model_dump(mode="json"),
         )
     return _show(run, console, as_json)
 

@@ -25,7 +25,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt,
 from brusle.attacks import make, standard
 from brusle.attacks.base import AnyAttack
 from brusle.errors import DataError, InputError
-from brusle.evaluation.runner import DEFAULT_PIXELS
+from brusle.evaluation.runner import DEFAULT_PIXELS, evaluate
+from brusle.evaluation.runs import Run
 from brusle.evaluation.store import GoalName
 from brusle.evaluation.workload import GOALS
 from brusle.names import hint
@@ -109,6 +110,30 @@ class Plan(BaseModel):
     def name(self) -> str:
         """A name for a run folder: for people, with the digest."""
         return re.sub(r"[^a-z0-9]+", "-", self.victim.lower())[-40:] + f"-{self.digest}"
+
+    def evaluate(self, out: str | Path | None = None, **options: Any) -> Run:
+        """Do it.
+
+        Args:
+            out: as in `brusle.evaluate`.
+            **options: arguments of `brusle.evaluate` that do not change results: ``device``,
+                ``batch_size``, ``engine``, ``on_progress``.
+        """
+        return evaluate(
+            self.victim,
+            self.data,
+            self.attacks_on,
+            self.goals,
+            out,
+            pairs=self.pairs,
+            targets=self.targets,
+            defences=self.defences,
+            limit=self.limit,
+            seed=self.seeds,
+            eot=self.eot,
+            plan=self.model_dump(mode="json"),
+            **options,
+        )
 
     def attacks_on(self, victim: Victim) -> dict[GoalName, list[AnyAttack]]:
         """The attacks for each goal; what the standard ensemble is depends on the victim."""
