@@ -30,22 +30,31 @@ class Logging:
 
     name, output, device = "logging", "logits", torch.device("cpu")
 
-    def __init__(self, log: Path, delay: float = 0) -> None:
-        self.log, self.delay = log, delay
+    def __init__(self, log: Path, delay: float = 0, together: int = 1) -> None:
+        self.log, self.delay, self.together = log, delay, together
         self.model = integer_model(SHAPE, 5)
         self.file = os.open(log, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 
     def __reduce__(self):  # another process opens the log by itself
-        return type(self), (self.log, self.delay)
+        return type(self), (self.log, self.delay, self.together)
 
     def __call__(self, images: torch.Tensor) -> torch.Tensor:
         raise AssertionError("an evaluation asks with keys")
 
     def draw(self, images: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-        time.sleep(self.delay)
         me = os.getpid()
+        self._wait_for_others(me)
+        time.sleep(self.delay)
         os.write(self.file, "".join(f"{key} {me}\n" for key in keys.tolist()).encode())
         return self.model.function(images)
+
+    def _wait_for_others(self, me: int) -> None:
+        """Until so many processes have been asked: one may take long to start."""
+        self.log.with_name(f"{self.log.name}-{me}").touch()
+        until = time.monotonic() + 120
+        while len(list(self.log.parent.glob(f"{self.log.name}-*"))) < self.together:
+            assert time.monotonic() < until, "the others do not come"
+            time.sleep(0.05)
 
 
 def data() -> tuple[torch.Tensor, torch.Tensor]:
@@ -53,11 +62,9 @@ def data() -> tuple[torch.Tensor, torch.Tensor]:
     return images, own_labels(model, images)
 
 
-def evaluate(
-    folder: Path | None, log: Path, batch_size: int = 6, delay: float = 0, **options
-) -> Run:
-    options |= {"out": folder, "batch_size": batch_size, "seed": 2}
-    return evaluate_plan(Logging(log, delay), data(), ATTACKS, **options)
+def evaluate(folder: Path | None, log: Path, victim: Logging | None = None, **options) -> Run:
+    options = {"batch_size": 6, "seed": 2} | options
+    return evaluate_plan(victim or Logging(log), data(), ATTACKS, out=folder, **options)
 
 
 def stored(folder: Path) -> dict[tuple[int, int], Row]:

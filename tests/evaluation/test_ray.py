@@ -80,7 +80,8 @@ def test_a_node_dies_and_the_rows_are_the_same(two_nodes, expected, tmp_path) ->
     killer = Killer(two_nodes, folder, log, after=700)
     killer.start()
     engine = brusle.Ray(address=two_nodes.address)
-    survivor.evaluate(folder, log, delay=0.03, engine=engine)
+    victim = survivor.Logging(log, delay=0.03, together=2)
+    survivor.evaluate(folder, log, victim, engine=engine)
     killer.over.set()
     killer.join()
     assert 0 < sum(killer.done.values()) < 80, "nothing was killed mid-run"
@@ -102,7 +103,7 @@ def test_the_rows_do_not_depend_on_workers_and_batch(
     workers, batch_size, expected, tmp_path
 ) -> None:
     run = survivor.evaluate(
-        tmp_path / "run", tmp_path / "log", batch_size, engine=brusle.Ray(workers)
+        tmp_path / "run", tmp_path / "log", batch_size=batch_size, engine=brusle.Ray(workers)
     )
     assert stored(tmp_path / "run") == expected
     asked = Counter(run.results[0].ledger.total.tolist())
