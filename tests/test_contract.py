@@ -14,6 +14,7 @@ from brusle.attacks import (
     Ensemble,
     Minimal,
     OnePixel,
+    PixelBandit,
     Pointwise,
     Restarts,
     SigmaZero,
@@ -40,6 +41,7 @@ ATTACKS = {
         initial=3,
         alpha_prior=1.5,
     ),
+    "pixel-bandit": lambda pixels, queries: PixelBandit(pixels, queries, initial=3, memory=20),
     "sparse-rs": lambda pixels, queries: SparseRS(pixels, queries),
     "sparse-rs-feature": lambda pixels, queries: SparseRS(
         pixels, queries, space="feature", loss="ce"

@@ -24,7 +24,7 @@ from torch.nn.functional import one_hot
 from brusle import rng
 from brusle.allocation import keep_freed_memory
 from brusle.errors import InputError, VictimError
-from brusle.goals import Goal, Loss
+from brusle.goals import Goal, Loss, Output
 from brusle.oracle import Answers, Column, Oracle, Victim, traits
 from brusle.problems import Candidates, Dense, Edits, Problems, changed_pixels, flatten_pixels
 from brusle.results import AttackResult, Status
@@ -47,12 +47,14 @@ class Feedback:
             for the label and 0 for all others, and ``loss`` follows from that.
         gradient: ``(n, h * w, c)`` of the loss with respect to the candidates, for attacks that
             need it.
+        output: what ``scores`` are.
     """
 
     loss: Tensor
     reached: Tensor
     scores: Tensor
     gradient: Tensor | None = None
+    output: Output = "logits"
 
 
 class Search(Rows):
@@ -536,7 +538,7 @@ class _Stage:
         loss = self.goal.losses(scores, live.labels, live.targets)
         reached = self.goal.reached(scores, live.labels, live.targets)
         gradient = None if answers.gradient is None else flatten_pixels(answers.gradient)
-        live.search.tell(Feedback(loss, reached, scores, gradient))
+        live.search.tell(Feedback(loss, reached, scores, gradient, self.goal.output))
 
         if self.attack.shrinks:
             assert isinstance(candidates, Dense)

@@ -19,6 +19,7 @@ from brusle.attacks import (
     BruSLe,
     Minimal,
     OnePixel,
+    PixelBandit,
     Pointwise,
     SigmaZero,
     SparseEvo,
@@ -30,6 +31,7 @@ WEIGHTS, THRESHOLD = [8, 7, 6, 5, 4, 3, 2, 1, 1, 1], 25  # 8 + 7 + 6 is too litt
 # any attack, with queries for each try and in total; SparseEvo by loss alone does not get sparse
 BLACK_BOX = {
     "brusle": (BruSLe(20, 200), 800),
+    "pixel-bandit": (PixelBandit(20, 200), 800),
     "sparse-rs": (SparseRS(20, 200), 800),
     "sparse-rs-synthetic": (SparseRS(20, 200, synthetic=True), 800),
     "sparse-rs-feature": (SparseRS(20, 200, space="feature"), 800),

@@ -8,6 +8,7 @@ from brusle.attacks.minimal import Minimal, minimise
 from brusle.attacks.names import ATTACKS, make
 from brusle.attacks.one_pixel import OnePixel
 from brusle.attacks.pgd0 import PGD0
+from brusle.attacks.pixel_bandit import PixelBandit
 from brusle.attacks.pointwise import Pointwise
 from brusle.attacks.sigma_zero import SigmaZero
 from brusle.attacks.sparse_evo import SparseEvo
@@ -23,6 +24,7 @@ __all__ = [
     "Ensemble",
     "Minimal",
     "OnePixel",
+    "PixelBandit",
     "Pointwise",
     "Restarts",
     "SigmaZero",

@@ -13,6 +13,7 @@ from brusle.attacks.l0_hsja import L0HSJA
 from brusle.attacks.minimal import Minimal
 from brusle.attacks.one_pixel import OnePixel
 from brusle.attacks.pgd0 import PGD0
+from brusle.attacks.pixel_bandit import PixelBandit
 from brusle.attacks.pointwise import Pointwise
 from brusle.attacks.sigma_zero import SigmaZero
 from brusle.attacks.sparse_evo import SparseEvo
@@ -22,6 +23,7 @@ from brusle.names import hint, plain_value
 
 ATTACKS: dict[str, type[SparseAttack]] = {
     "brusle": BruSLe,
+    "pixel-bandit": PixelBandit,
     "sparse-rs": SparseRS,
     "sparse-evo": SparseEvo,
     "pointwise": Pointwise,

@@ -1,0 +1,194 @@
+"""PixelBandit against its definition, computed another way."""
+
+import math
+
+import pytest
+import torch
+from models import random_images
+
+from brusle.attacks import PixelBandit
+from brusle.attacks import pixel_bandit as module
+from brusle.errors import InputError
+from brusle.loop import Feedback
+from brusle.problems import Problems
+
+
+def searching(images: torch.Tensor, rounds: int, targeted: bool = True, seed: int = 0, **options):
+    """A search after so many rounds with made-up scores, and what was asked in each."""
+    n = len(images)
+    attack = PixelBandit(**{"pixels": 4, "queries": 60, "memory": 12} | options)
+    targets = torch.ones(n, dtype=torch.int64) if targeted else None
+    problems = Problems.make(images, torch.zeros(n, dtype=torch.int64), targets, range(n))
+    search = attack.start(problems, seed, 0)
+    generator = torch.Generator().manual_seed(seed)
+    asked = []
+    for _ in range(rounds):
+        edits = search.ask()
+        asked.append((search.new_pixel.clone(), search.new_colour.clone(), edits))
+        scores = torch.randn(n, 5, generator=generator, dtype=torch.float64)
+        loss = -scores.log_softmax(1)[:, 1]
+        search.tell(Feedback(loss, torch.zeros(n, dtype=torch.bool), scores))
+    return search, asked
+
+
+def scale_of(image: torch.Tensor, pixel: int, colour: torch.Tensor) -> float:
+    """Larger near the centre, and where the colour differs from the image."""
+    _, h, w = image.shape
+    far = []
+    for at in range(h * w):
+        y, x = divmod(at, w)
+        radius = math.hypot(y - (h - 1) / 2, x - (w - 1) / 2)
+        far.append(max(0.05, 1 - radius / (27 / 32 * max(h, w))))
+    centre = far[pixel] / math.sqrt(sum(value**2 for value in far) / (h * w))
+    distance = float((image.flatten(1)[:, pixel] - colour).abs().mean())
+    return centre * math.sqrt((distance + 0.02) / 0.5)
+
+
+def covariance(image, one, two, length: float) -> float:
+    """Of the scores of two masks, given as lists of (pixel, colour)."""
+    _, _, w = image.shape
+    total = 0.0
+    for p, c in one:
+        for q, d in two:
+            (y, x), (v, u) = divmod(p, w), divmod(q, w)
+            near = math.exp(-(abs(y - v) + abs(x - u)) / length)
+            equal = float((c == d).double().mean())
+            pair = scale_of(image, p, c) * scale_of(image, q, d)
+            total += pair * near * (0.55 + 0.45 * equal)
+    b = len(one)
+    shared = sum(p == q and bool((c == d).all()) for p, c in one for q, d in two)
+    return total + 0.8 * b * math.exp(-(b - shared) / (0.6 * b)) + 100.0
+
+
+@pytest.mark.parametrize("shape", [(3, 6, 5), (1, 4, 7)])
+@pytest.mark.parametrize("rounds", [9, 15, 70])  # memory is 12; the inverse is made anew at 64
+def test_the_inverse_is_that_of_the_covariance(shape, rounds) -> None:
+    images = random_images(2, shape)
+    search, asked = searching(images, rounds, queries=100, length=3.0)
+    colours = search.grid.colours
+    for row in range(2):
+        kept = asked[-12:]
+        slots = [at % 12 for at in range(rounds)][-12:]
+        masks = [
+            [(int(p), colours[int(c)]) for p, c in zip(pixel[row], colour[row], strict=True)]
+            for pixel, colour, _ in kept
+        ]
+        dense = torch.tensor([[covariance(images[row], a, b, 3.0) for b in masks] for a in masks])
+        dense = dense.double() + 0.2 * torch.eye(len(masks))
+        mine = search.inverse[row][slots][:, slots]
+        assert torch.allclose(mine @ dense, torch.eye(len(masks)).double(), atol=2e-4)
+        if rounds < 12:
+            rest = [slot for slot in range(12) if slot not in slots]
+            assert not search.inverse[row][rest].any()
+
+
+def test_draws_have_the_mean_and_the_spread_of_the_posterior() -> None:
+    image, n = random_images(1, (3, 4, 4)), 6000
+    one, asked = searching(image, 11, length=2.0, initial=8)
+    # the same observations for many problems, whose random numbers differ
+    many, _ = searching(image.expand(n, -1, -1, -1), 0, length=2.0, initial=8)
+    for name in ("pixel", "colour", "feature", "z", "inverse", "parity", "heard", "base", "asked"):
+        setattr(many, name, getattr(one, name).expand(n, *getattr(one, name).shape[1:]))
+    many.counted, many.best_z = one.counted.expand(n, -1), one.best_z.expand(n, -1)
+    drawn = many._drawn_fields()
+    colours, loading = one.grid.colours, one.grid.loading
+    masks = [
+        [(int(p), colours[int(c)]) for p, c in zip(pixel[0], colour[0], strict=True)]
+        for pixel, colour, _ in asked
+    ]
+    direction = torch.cat([torch.ones(1), -one.best_z[0, 1:5].softmax(0), torch.zeros(5)])
+    y = (one.z[0, :11] - one.base[0] / 8) @ direction.double()
+    inverse = one.inverse[0, :11, :11]
+    variance = float(y @ inverse @ y) / 11
+    for pixel, colour in ((0, 0), (5, 3), (10, 7)):
+        scale = scale_of(image[0], pixel, colours[colour])
+        effects = drawn[:, :, pixel] @ loading[colour] * scale
+        element = [(pixel, colours[colour])]
+        with_masks = torch.tensor(
+            [covariance(image[0], element, mask, 2.0) for mask in masks]
+        ).double()
+        # only the effects are wanted: take the constant and the residual off again
+        residual = [0.8 * math.exp(-(1 - _shared(element, m)) / 0.6) for m in masks]
+        with_masks -= 100.0 + torch.tensor(residual).double()
+        mean = float(with_masks @ inverse @ y)
+        spread = variance * (scale**2 - float(with_masks @ inverse @ with_masks))
+        error = math.sqrt(spread / n)
+        assert abs(float(effects.mean()) - mean) < 4.5 * error
+        assert float(effects.var()) == pytest.approx(spread, rel=0.15)
+
+
+def _shared(one, two) -> int:
+    return sum(p == q and bool((c == d).all()) for p, c in one for q, d in two)
+
+
+def test_products_of_signs_are_alike_as_the_residual(monkeypatch) -> None:
+    monkeypatch.setattr(module, "_FEATURES", 40_000)
+    search, _ = searching(random_images(1, (3, 6, 6)), 0)
+    signs = []
+    for changed in range(5):  # of four elements
+        search.new_pixel = torch.tensor([[20 + i if i < changed else i for i in range(4)]])
+        search.new_colour = torch.zeros(1, 4, dtype=torch.int64)
+        signs.append(search._signs()[0])
+    for changed in range(5):
+        expected = math.exp(-changed / (0.6 * 4))
+        assert float((signs[0] * signs[changed]).mean()) == pytest.approx(expected, abs=0.03)
+
+
+@pytest.mark.parametrize("shape", [(3, 6, 5), (1, 3, 4), (5, 8, 8), (3, 70, 130)])
+def test_candidates_are_swaps_of_the_best_mask(shape) -> None:
+    images = random_images(3, shape)
+    images[:, :, 0] = images[:, :, 0].round()  # some pixels have corner colours already
+    search, _ = searching(images, 10)
+    flat = images.flatten(2)
+    for age in range(30):
+        best = [
+            set(zip(p, c, strict=True))
+            for p, c in zip(search.best_pixel.tolist(), search.best_colour.tolist(), strict=True)
+        ]
+        edits = search.ask()
+        swaps = round(1 + 3 * math.exp(-0.1 * age))
+        for row in range(3):
+            pixel, colour = search.new_pixel[row].tolist(), search.new_colour[row].tolist()
+            assert len(set(pixel)) == 4
+            new = set(zip(pixel, colour, strict=True)) - best[row]
+            assert len(new) == swaps  # what is taken out does not come back
+            for p, c in new:
+                own = flat[row, :, p]
+                assert not torch.equal(own, search.grid.colours[c])
+        assert torch.equal(edits.index, search.new_pixel)
+        scores = torch.randn(3, 5, generator=torch.Generator().manual_seed(age)).double()
+        loss = -scores.log_softmax(1)[:, 1]
+        search.tell(Feedback(loss, torch.zeros(3, dtype=torch.bool), scores))
+
+
+def test_large_images_have_cells() -> None:
+    search, _ = searching(random_images(1, (3, 70, 130)), 11)
+    assert (search.grid.side, search.grid.cells) == (3, (24, 44))
+    candidates = search._candidates()
+    assert torch.equal(search.grid.cell_of[candidates][0], torch.arange(24 * 44))
+    assert not torch.equal(candidates, search.pick(torch.tensor([0]))._candidates() + 1)
+    search.asked = search.asked + 1
+    assert (candidates != search._candidates()).double().mean() > 0.5  # other pixels next time
+
+
+def test_probabilities_that_are_zero_or_rounded() -> None:
+    search, _ = searching(random_images(2, (3, 6, 6)), 0)
+    scores = torch.tensor([[0.7, 0.02, 0.28, 0.0, 0.0], [0.5, 0.0, 0.25, 0.25, 0.0]]).double()
+    search.ask()
+    answer = Feedback(torch.ones(2), torch.zeros(2).bool(), scores, output="probabilities")
+    search.tell(answer)
+    assert search.classes[:, 0].tolist() == [1, 1]
+    first = search.first[:, :5].exp()
+    assert first[0].tolist() == pytest.approx([0.02, 0.7, 0.28, 0.01, 0.01])  # half the smallest
+    assert first[1, 0] == pytest.approx(0.125)
+
+
+def test_bad_options() -> None:
+    for bad, message in (
+        ({"memory": 1}, "memory is 1"),
+        ({"initial": 0}, "initial is 0"),
+        ({"length": 0.0}, "length is 0.0: it must be above 0"),
+        ({"decay": -1.0}, "decay is -1.0"),
+    ):
+        with pytest.raises(InputError, match=message):
+            PixelBandit(3, 10, **bad)
