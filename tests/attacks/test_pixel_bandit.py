@@ -146,7 +146,7 @@ def test_candidates_are_swaps_of_the_best_mask(shape) -> None:
             for p, c in zip(search.best_pixel.tolist(), search.best_colour.tolist(), strict=True)
         ]
         edits = search.ask()
-        swaps = round(1 + 3 * math.exp(-0.1 * age))
+        swaps = round(1 + 3 * math.exp(-0.15 * (age + 7)))
         for row in range(3):
             pixel, colour = search.new_pixel[row].tolist(), search.new_colour[row].tolist()
             assert len(set(pixel)) == 4

@@ -64,10 +64,10 @@ class PixelBandit(SparseAttack):
         memory: observations that the model remembers.
     """
 
-    initial: int = 10
+    initial: int = 3
     length: float | None = None
-    decay: float = 0.1
-    memory: int = 100
+    decay: float = 0.15
+    memory: int = 200
 
     def __post_init__(self) -> None:
         super().__post_init__()
