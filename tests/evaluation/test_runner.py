@@ -58,7 +58,17 @@ def test_targets_depend_on_seed_and_image_only(tmp_path) -> None:
     assert list(first.rows()) == list(again.rows())
 
 
+def test_attacks_for_one_goal_of_two() -> None:
+    model, images = integer_model(SHAPE, 5), random_images(3, SHAPE)
+    data = (images, own_labels(model, images))
+    run = brusle.evaluate(model.victim(), data, {"untargeted": [BruSLe(3, 5)]})
+    assert [setting.goal for setting in run.settings] == ["untargeted"]
+    assert len(run.results[0]) == 3
+
+
 def test_bad_requests() -> None:
+    with pytest.raises(InputError, match="there is no attack to run"):
+        brusle.evaluate(attacks={})
     with pytest.raises(InputError, match="choose from untargeted, targeted"):
         brusle.evaluate(goal="sideways")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="limit is 0"):

@@ -209,7 +209,9 @@ def test_images_of_the_same_name_do_not_mix(tmp_path) -> None:
     small(tmp_path / "run")
     before = stored(tmp_path / "run")
     with pytest.raises(DataError, match="results of another image 00000 .* choose another --out"):
-        small(tmp_path / "run", images=random_images(8, (3, 8, 8), seed=9))
+        small(tmp_path / "run", images=random_images(9, (3, 8, 8), seed=9))
+    with Store.read(tmp_path / "run") as store:
+        assert len(store.images()) == 8  # nothing of the other run
     model = integer_model((3, 8, 8), 4)
     data = Dataset("photos", *small_data(model), (), tuple(map(str, range(8))))
     with pytest.raises(DataError, match="holds results of data arrays, and this is photos"):

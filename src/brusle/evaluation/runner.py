@@ -99,7 +99,7 @@ def evaluate(
         watch = _Watch(todo, on_progress)
         shards = _shards(todo, work, starting, engine, batch_size)
         engine.run(recipe, model, shards, keep, watch)
-        wanted = {goal: _wanted(work, goal) for goal in goals}
+        wanted = {setting.goal: _wanted(work, setting.goal) for setting in settings}
         records = [part.record for part in todo]
         run = Run(store, folder, records, wanted, work.originals)
         run.manifest = work.manifest
@@ -257,6 +257,8 @@ def _settings(
     if not isinstance(attacks, Mapping):
         attacks = dict.fromkeys(goals, attacks)
     pairs = [(attack, goal) for goal in goals for attack in attacks.get(goal, ())]
+    if not pairs or not seeds:
+        raise InputError("there is no attack to run: give attacks, goals and seeds")
     return [Setting(attack, goal, seed, eot) for attack, goal in pairs for seed in seeds]
 
 

@@ -294,24 +294,21 @@ class Store:
 
     def know(self, images: Sequence[tuple[str, int, str]]) -> None:
         """Write name, label and hash of images; they must not contradict what is known."""
-        with self._guard():
-            self._connection.executemany("INSERT OR IGNORE INTO images VALUES (?, ?, ?)", images)
-            known = dict(self._images())
+        known = self.images()
         for name, *facts in images:
-            if known[name] != tuple(facts):
+            if known.get(name, tuple(facts)) != tuple(facts):
                 raise DataError(
                     f"the run folder has results of another image {name} (its pixels or label "
                     f"differ): choose another --out"
                 )
+        with self._guard():
+            self._connection.executemany("INSERT OR IGNORE INTO images VALUES (?, ?, ?)", images)
 
     def images(self) -> dict[str, tuple[int, str]]:
         """Label and hash of all images, by name."""
         with self._guard():
-            return dict(self._images())
-
-    def _images(self) -> Iterator[tuple[str, tuple[int, str]]]:
-        for name, label, sha256 in self._connection.execute("SELECT * FROM images"):
-            yield name, (label, sha256)
+            found = self._connection.execute("SELECT name, label, sha256 FROM images").fetchall()
+        return {name: (label, sha256) for name, label, sha256 in found}
 
     def setting(self, key: str, description: Mapping[str, Any]) -> Record:
         """The setting of this key, new if there is none; the description may change."""
