@@ -61,10 +61,12 @@ def covariance(image, one, two, length: float) -> float:
 
 
 @pytest.mark.parametrize("shape", [(3, 6, 5), (1, 4, 7)])
-@pytest.mark.parametrize("rounds", [9, 15, 70])  # memory is 12; the inverse is made anew at 64
+@pytest.mark.parametrize(
+    "rounds", [9, 15, 70, 1001]
+)  # memory is 12; the inverse is made anew at 64
 def test_the_inverse_is_that_of_the_covariance(shape, rounds) -> None:
     images = random_images(2, shape)
-    search, asked = searching(images, rounds, queries=100, length=3.0)
+    search, asked = searching(images, rounds, queries=2000, length=3.0)
     colours = search.grid.colours
     for row in range(2):
         kept = asked[-12:]

@@ -1,40 +1,23 @@
 """``brusle compare`` and ``brusle report`` as a script sees them."""
 
-import io
 import json
-import subprocess
-import sys
 from collections import Counter
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from entry import run
 from models import integer_model, own_labels, random_images
 
 import brusle
 from brusle.attacks import BruSLe, SparseRS
-from brusle.cli import main
 from brusle.evaluation.store import Store
 from brusle.report.gallery import run_examples
 
 SHAPE = (3, 8, 8)
 IMAGES = random_images(14, SHAPE)
 LABELS = own_labels(integer_model(SHAPE, 4, 0), IMAGES)  # as the first victim says
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """The entry point, in this process: starting one costs more than these commands do."""
-    out, err = io.StringIO(), io.StringIO()
-    words = [str(argument) for argument in arguments]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["brusle", *words])
-        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as end:
-            main()
-    code = end.value.code
-    assert isinstance(code, int)
-    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(scope="module")

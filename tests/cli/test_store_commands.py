@@ -1,37 +1,23 @@
 """``brusle status``, ``brusle export`` and ``brusle verify`` as a script sees them."""
 
-import io
 import json
 import shutil
 import sqlite3
 import subprocess
 import sys
 import threading
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
+from entry import run
 from models import integer_model, own_labels, random_images
 
 import brusle
 from brusle.attacks import BruSLe, SparseRS
-from brusle.cli import main
 from brusle.cli.status import is_written, look
 from brusle.data import load, read_image
 from brusle.evaluation.metrics import Rate
 from brusle.evaluation.store import FILE, Store
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The entry point, in this process: starting one costs more than these commands do."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["brusle", *arguments])
-        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as end:
-            main()
-    code = end.value.code
-    assert isinstance(code, int)
-    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(scope="module")

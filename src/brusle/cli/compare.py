@@ -68,13 +68,11 @@ def command(
 
 def _table(section: Section) -> Table:
     """One line for each match; fits a terminal of 80 columns."""
-    from rich import box
     from rich.markup import escape
-    from rich.table import Table
 
-    from brusle.report.tables import estimate, number
+    from brusle.report.tables import estimate, number, plain_table
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table = plain_table()
     table.add_column("setting", overflow="fold", min_width=12)
     table.add_column("base\nASR %", justify="right", no_wrap=True)
     table.add_column("other\nASR %", justify="right", no_wrap=True)
@@ -99,7 +97,6 @@ def _table(section: Section) -> Table:
         f"Difference in points, other minus base; ratio of mean queries, a failure counting as the "
         f"limit. *: the interval excludes 0 (ratio: 1), as it does by chance in 1 of 20 lines."
     )
-    table.caption_justify = "left"
     return table
 
 

@@ -164,11 +164,11 @@ def _show(done: Reproduction, console: Console, as_json: bool) -> int:
 
 def _table(block: Block) -> Table:
     """Fits a terminal of 80 columns; a line between budgets."""
-    from rich import box
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    from brusle.report.tables import plain_table
+
+    table = plain_table()
     for header in block.headers:
         table.add_column(escape(header), justify="right", no_wrap=True)
     budgets = [row[0] for row in block.rows]

@@ -112,14 +112,12 @@ def _show(found: Mapping[str, Any], console: Console) -> None:
 
 def _table(settings: list[dict[str, Any]]) -> Table:
     """One line per setting; fits a terminal of 80 columns."""
-    from rich import box
     from rich.markup import escape
-    from rich.table import Table
 
     from brusle.evaluation.metrics import Rate
-    from brusle.report.tables import percent
+    from brusle.report.tables import percent, plain_table
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table = plain_table()
     table.add_column("goal and attack", overflow="fold", min_width=12)
     table.add_column("pixels", justify="right", no_wrap=True)
     table.add_column("queries", justify="right", no_wrap=True)
@@ -138,5 +136,4 @@ def _table(settings: list[dict[str, Any]]) -> Table:
         )
     if any(setting["stored"] < setting["problems"] for setting in settings):
         table.caption = "Successes end earlier than failures: an unfinished rate is too high."
-        table.caption_justify = "left"
     return table

@@ -10,6 +10,11 @@ from typing import Any
 Z95 = statistics.NormalDist().inv_cdf(0.975)
 
 
+def or_none(value: float) -> float | None:
+    """The number for JSON, which knows no NaN."""
+    return None if math.isnan(value) else value
+
+
 @dataclass(frozen=True)
 class Rate:
     """A share ``hits / count`` with its 95 % Wilson score interval."""
@@ -36,5 +41,10 @@ class Rate:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         low, high = self.interval
-        value = self.value if self.count else None
-        return {"value": value, "low": low, "high": high, "hits": self.hits, "count": self.count}
+        return {
+            "value": or_none(self.value),
+            "low": low,
+            "high": high,
+            "hits": self.hits,
+            "count": self.count,
+        }

@@ -99,7 +99,7 @@ class Outcome:
     Attributes:
         job: what was run.
         images: how many images, all classified correctly.
-        paper_images: how many the paper has; None is all that are classified correctly.
+        whole: the part as the paper has it.
         pairs: how many attacks that is for each line of the table.
         digest: of the images and targets.
         cells: the numbers.
@@ -109,7 +109,7 @@ class Outcome:
 
     job: Job
     images: int
-    paper_images: int | None
+    whole: Part
     pairs: int
     digest: str
     cells: tuple[Cell, ...]
@@ -143,7 +143,9 @@ class Outcome:
             "data": self.job.data,
             "note": self.job.note,
             "images": self.images,
-            "paper_images": self.paper_images,
+            "paper_images": self.whole.images,
+            "targets": part.targets,
+            "paper_targets": self.whole.targets,
             "pairs": self.pairs,
             "digest": self.digest,
             "errors": self.errors,
@@ -225,7 +227,8 @@ def reproduce(
     """
     began = time.monotonic()
     wanted = preset(name)
-    todo, left_out = jobs(wanted, victim, part, data, limit, queries, pixels, seed, targets)
+    scale = {"limit": limit, "queries": queries, "pixels": pixels, "seed": seed, "targets": targets}
+    todo, left_out = jobs(wanted, victim, part, data, **scale)
     folder = default_folder(wanted, todo) if out is None else Path(out)
     outcomes = []
     for job in todo:
@@ -242,20 +245,24 @@ def jobs(
     victim: str | None = None,
     part: str | None = None,
     data: str | None = None,
-    limit: int | None = None,
-    queries: int | None = None,
-    pixels: Sequence[int] = (),
-    seed: int = 0,
-    targets: Targets | None = None,
+    **scale: Any,
 ) -> tuple[list[Job], tuple[str, ...]]:
-    """What `reproduce` runs with these arguments, and why it leaves other parts out."""
+    """What `reproduce` runs with these arguments, and why it leaves other parts out.
+
+    Args:
+        wanted: the preset.
+        victim: as in `reproduce`.
+        part: likewise.
+        data: likewise.
+        **scale: arguments of `Part.scaled`.
+    """
     if wanted.refused is not None:
         raise InputError(f"{wanted.name} cannot be run: {wanted.refused}")
     parts, left_out = _parts(wanted, victim, part)
     place = data or _default_data(wanted)
     todo: list[Job] = []
     for one in parts:
-        job = _job(one.scaled(limit, queries, pixels, seed, targets), victim, place)
+        job = _job(one.scaled(**scale), victim, place)
         same = next((other for other in todo if other.plans == job.plans), None)
         if same is None:
             todo.append(job)
@@ -362,7 +369,7 @@ def _run(wanted: Preset, job: Job, folder: Path, device: str, options: dict[str,
     return Outcome(
         job,
         images=len(manifest.entries),
-        paper_images=wanted.part(part.name).images,
+        whole=wanted.part(part.name),
         pairs=manifest.pairs if part.goal == "targeted" else len(manifest.entries),
         digest=manifest.digest,
         cells=tuple(_cells(wanted, part, stored, height * width)),

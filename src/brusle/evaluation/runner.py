@@ -50,7 +50,7 @@ def evaluate(
 
     Args:
         victim: a name, an ``nn.Module`` that returns logits, or a victim.
-        data: a name, a `Dataset`, or a pair of images and labels.
+        data: a name, a `Dataset`, a `Source`, or a pair of images and labels.
         attacks: attacks with their budgets, for each goal or for all, or a function of the victim
             that returns them; None is BruSLe with the `DEFAULT_PIXELS` and 300 queries.
         goal: ``"untargeted"``, ``"targeted"``, or both.

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brusle.errors import InputError
-from brusle.evaluation.metrics import Z95, Rate
+from brusle.evaluation.metrics import Z95, Rate, or_none
 from brusle.evaluation.store import Row
 
 FEWEST_IMAGES = 10  # with fewer, a resampled set of images says nothing
@@ -109,12 +109,12 @@ class Summary:
             "asr_at": {str(q): rate.as_dict() for q, rate in self.asr_at.items()},
             "asr_stable": None if self.stable is None else self.stable.as_dict(),
             "robust_accuracy": self.robust.as_dict(),
-            "median_queries": _maybe(self.cost.median),
-            "mean_queries": _maybe(self.cost.mean),
-            "median_queries_of_successes": _maybe(self.success_cost.median),
-            "mean_queries_of_successes": _maybe(self.success_cost.mean),
-            "area_under_curve": _maybe(self.area),
-            "mean_pixels": _maybe(self.mean_pixels),
+            "median_queries": or_none(self.cost.median),
+            "mean_queries": or_none(self.cost.mean),
+            "median_queries_of_successes": or_none(self.success_cost.median),
+            "mean_queries_of_successes": or_none(self.success_cost.mean),
+            "area_under_curve": or_none(self.area),
+            "mean_pixels": or_none(self.mean_pixels),
             "errors": self.errors,
             "unverified": self.unverified,
         }
@@ -373,10 +373,6 @@ def _errors(rows: Sequence[Row]) -> Flag | None:
         f"of {len(rows)} images, the victim failed on {errors}, which are left out, and "
         f"{unverified} reported successes did not pass the check and do not count",
     )
-
-
-def _maybe(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def _attacked(rows: Sequence[Row]) -> list[Row]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from brusle.errors import InputError
-from brusle.evaluation.metrics import Rate
+from brusle.evaluation.metrics import Rate, or_none
 from brusle.evaluation.runs import Run, checkpoints
 from brusle.evaluation.statistics import (
     Flag,
@@ -179,7 +178,7 @@ class Seeds:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         spread = (
-            None if self.spread is None else {k: _maybe(v) for k, v in vars(self.spread).items()}
+            None if self.spread is None else {k: or_none(v) for k, v in vars(self.spread).items()}
         )
         return {
             "setting": self.group.title,
@@ -418,7 +417,3 @@ def _moves(rows: Iterable[Row], limit: int) -> dict[tuple[int, int], Rate]:
 
 def _count(things: Iterable[Any]) -> dict[Any, int]:
     return dict(sorted(Counter(things).items()))
-
-
-def _maybe(value: float) -> float | None:
-    return None if math.isnan(value) else value

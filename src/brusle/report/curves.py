@@ -11,7 +11,7 @@ from brusle.evaluation.runs import Run
 from brusle.evaluation.statistics import success_rate
 from brusle.evaluation.store import Row
 
-_COLOURS = ("#0b6e99", "#c8553d", "#588157", "#7b4b94", "#b08900", "#3d405b")
+COLOURS = ("#0b6e99", "#c8553d", "#588157", "#7b4b94", "#b08900", "#3d405b")
 _STYLES = ("-", "--", ":")  # for more settings than colours
 _MOST_BANDS = 4  # more would cover each other
 
@@ -40,11 +40,11 @@ def curve(run: Run, path: str | Path) -> None:
     axes = figure.subplots()
     for at, setting in enumerate(run.settings):
         steps, rates = zip(*success_steps(run.stored(setting), setting.queries), strict=True)
-        colour = _COLOURS[at % len(_COLOURS)]
+        colour = COLOURS[at % len(COLOURS)]
         label = f"{setting.goal}, {setting.pixels} pixels"
         if several:
             label = f"{setting.name}, {label}"
-        style = _STYLES[at // len(_COLOURS) % len(_STYLES)]
+        style = _STYLES[at // len(COLOURS) % len(_STYLES)]
         heights = [100 * r.value for r in rates]
         axes.step(steps, heights, where="post", color=colour, ls=style, label=label, lw=1.8)
         if len(run.settings) > _MOST_BANDS:

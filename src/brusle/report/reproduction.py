@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from brusle.evaluation.reproduce import Cell, Outcome, Reproduction
+from brusle.report.curves import COLOURS
 
 LEGEND = (
     "Each cell: ours in percent [95 % interval], then the paper's; * where the paper's lies "
@@ -21,7 +22,6 @@ _METRICS = {
     "accuracy": "accuracy under attack",
     "mean sparsity": "mean share of changed pixels",
 }
-_COLOURS = ("#0b6e99", "#c8553d", "#588157", "#7b4b94", "#b08900", "#3d405b")
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,16 @@ def blocks(outcome: Outcome) -> list[Block]:
 
 def notes(outcome: Outcome) -> list[str]:
     """What a reader of the numbers should know."""
-    part, agreement = outcome.job.part, outcome.agreement
-    pairs = f", {outcome.pairs} pairs of image and target" if part.goal == "targeted" else ""
+    part, whole, agreement = outcome.job.part, outcome.whole, outcome.agreement
+    pairs = ""
+    if part.goal == "targeted":
+        pairs = f", {outcome.pairs} pairs of image and target"
+        if part.targets != whole.targets:
+            pairs += f" ({part.targets} targets each, the paper: {whole.targets})"
     said = [
         f"victim: {outcome.job.note}",
         f"images: {outcome.images} of {outcome.job.data} (the paper: "
-        f"{outcome.paper_images or 'all'}){pairs}, all classified correctly; seed {part.seeds[0]}",
+        f"{whole.images or 'all'}){pairs}, all classified correctly; seed {part.seeds[0]}",
         "another model, and other images, make the levels differ",
     ]
     if agreement.count:
@@ -118,7 +122,7 @@ def picture(done: Reproduction, path: str | Path) -> bool:
                 fmt="o",
                 markersize=4,
                 linewidth=1,
-                color=_COLOURS[at % len(_COLOURS)],
+                color=COLOURS[at % len(COLOURS)],
                 label=", ".join(filter(None, line)),
             )
         axes.set(xlim=(-2, 102), ylim=(-2, 102), aspect="equal")

@@ -12,17 +12,24 @@ from brusle.evaluation.metrics import Rate
 from brusle.evaluation.runs import Run
 from brusle.evaluation.statistics import Estimate
 from brusle.report.comparison import excludes
+from brusle.report.content import span
 
 
-def summary_table(run: Run) -> Table:
-    """One line per goal and budget; fits a terminal of 80 columns."""
-    table = Table(
-        title=f"{run.victim} on {run.data}",
+def plain_table(title: str | None = None) -> Table:
+    """An empty table without vertical lines, as all commands print them."""
+    return Table(
+        title=title,
         title_justify="left",
+        caption_justify="left",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         pad_edge=False,
     )
+
+
+def summary_table(run: Run) -> Table:
+    """One line per goal and budget; fits a terminal of 80 columns."""
+    table = plain_table(f"{run.victim} on {run.data}")
     summaries = run.summaries()
     marks = list(dict.fromkeys(q for s in summaries for q in s.asr_at))[-3:-1]
     several = len({setting.name for setting in run.settings}) > 1
@@ -53,13 +60,13 @@ def summary_table(run: Run) -> Table:
             number(s.cost.median, 0),
             number(s.cost.mean, 0),
         )
-    limits = sorted({setting.queries for setting in run.settings})
-    attacked = sorted({s.attacked for s in summaries})
-    total = sorted({s.images for s in summaries})
-    what = "images" if total == [run.images] else "images or pairs of image and target"
+    limits = [setting.queries for setting in run.settings]
+    attacked = [s.attacked for s in summaries]
+    total = [s.images for s in summaries]
+    what = "images" if set(total) == {run.images} else "images or pairs of image and target"
     table.caption = (
-        f"ASR: of the {_range(attacked)} {what} (out of {_range(total)}) that the victim "
-        f"classifies correctly, the share that was fooled within {_range(limits)} queries. "
+        f"ASR: of the {span(attacked)} {what} (out of {span(total)}) that the victim "
+        f"classifies correctly, the share that was fooled within {span(limits)} queries. "
         f"Robust accuracy: share of all images that are classified correctly to the end. In "
         f"median and mean a failure counts as the limit."
     )
@@ -68,7 +75,6 @@ def summary_table(run: Run) -> Table:
             " The victim is randomised: ASR counts first hits, stable ASR those that more than "
             "half of 20 fresh answers repeat."
         )
-    table.caption_justify = "left"
     return table
 
 
@@ -106,7 +112,3 @@ def estimate(found: Estimate, neutral: float, form: str, scale: float = 1) -> st
 def number(value: float, digits: int) -> str:
     """A number, or ``-`` if there is none."""
     return "-" if math.isnan(value) else f"{value:.{digits}f}"
-
-
-def _range(numbers: list[int]) -> str:
-    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
