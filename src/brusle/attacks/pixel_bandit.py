@@ -4,12 +4,15 @@ BruSLe learns from the sign of each change, PixelBandit from its size. Around a 
 pixels on the log-odds are nearly additive, and alike for neighbours and for similar colours. So the
 score of a mask, a set of B elements (pixel, colour), is modelled as
 
-    f(mask) = constant + sum of the effects w(pixel, colour) + residual
+    f(mask) = constant + sum of w(pixel, colour) / crowd(pixel, mask) + residual
 
-with Gaussian-process priors for the effects and for the residual. The residual is what additivity
-gets wrong; it is alike for masks that share many elements. Every round draws effects from the
-posterior (Thompson sampling), keeps the elements of the best mask whose drawn effects are highest,
-and swaps the others for the best ones elsewhere.
+with Gaussian-process priors for the effects w and for the residual. The crowd counts the elements
+of the mask that are near, each by exp(-distance / reach), itself included: pixels that stand
+together do little more than one of them alone, so what they do is shared out among them. The
+residual is what this gets wrong; it is alike for masks that share many elements. Every round draws
+effects from the posterior (Thompson sampling), takes the elements out of the best mask without
+which it would be best, and puts in those elsewhere that promise most beside the rest. What was
+tried in vain is not tried again before the best mask changes.
 
 Three things keep a query cheap, whatever the size of the image and the number of queries:
 
@@ -39,15 +42,16 @@ from brusle.problems import Edits, Problems
 
 _PLACE, _PAINT, _FIELD, _RESIDUAL, _NOISE_DRAW, _CELL, _SIGN = range(7)  # tags of random numbers
 _ALIKE = 0.55  # prior correlation of the effects of opposite colours
-_OFFSET, _POWER = 0.02, 0.5  # effects grow with the distance of the colour from the original
+_OFFSET, _POWER = 0.02, 1.0  # effects grow with the distance of the colour from the original
 _REACH, _LEAST = 27 / 32, 0.05  # and fall with the distance from the centre, in image sizes
 _CONSTANT = 100.0  # prior variance of the constant, in squared scales of an effect
-_RESIDUAL_SHARE, _RESIDUAL_REACH = 0.8, 0.6  # its variance and its reach, in pixel budgets
-_NOISE = 0.2  # variance of what no model explains
+_CROWD_REACH = 1 / 16  # of the crowd, in image sizes
+_RESIDUAL_SHARE, _RESIDUAL_REACH = 0.1, 0.6  # its variance and its reach, in pixel budgets
+_DARING = 0.6  # how far draws stray from the mean, in standard deviations
+_NOISE = 0.05  # variance of what no model explains
 _FEATURES = 128  # signs that a residual is drawn from
 _CLASSES = 10  # scores that the model listens to
 _CELLS = 64  # most cells along a side
-_CROWD = 0.7  # how much less a further pixel of the same cell is worth
 _REFRESH = 64  # rounds between fresh inverses, once old observations are replaced
 
 
@@ -64,10 +68,10 @@ class PixelBandit(SparseAttack):
         memory: observations that the model remembers.
     """
 
-    initial: int = 3
+    initial: int = 2
     length: float | None = None
-    decay: float = 0.15
-    memory: int = 200
+    decay: float = 0.2
+    memory: int = 100
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -127,6 +131,7 @@ class PixelBandit(SparseAttack):
             new_pixel=whole(b),
             new_colour=whole(b),
             given=real().bool(),
+            tried=real(len(grid.colours), grid.cells[0] * grid.cells[1]).bool(),
         )
 
 
@@ -140,6 +145,8 @@ class _Grid:
         side: of a cell.
         rows: ``(height, height)`` prior covariance between rows of cells.
         columns: likewise.
+        near: ``(height, height)`` and ``(width, width)``: how much rows and columns of cells
+            belong to the same crowd.
         row_root: Cholesky factor of ``rows``.
         column_root: likewise.
         colours: ``(k, c)``: corners of the colour cube.
@@ -154,6 +161,7 @@ class _Grid:
     side: int
     rows: Tensor
     columns: Tensor
+    near: tuple[Tensor, Tensor]
     row_root: Tensor
     column_root: Tensor
     colours: Tensor
@@ -172,6 +180,8 @@ class _Grid:
         side = -(-max(h, w) // _CELLS)
         cells = -(-h // side), -(-w // side)
         rows, columns = (_alike(count, side / length) for count in cells)
+        reach = _CROWD_REACH * max(h, w)
+        near_rows, near_columns = (_alike(count, side / reach).to(device) for count in cells)
         colours, loading = _corners(channels)
         y, x = torch.arange(h, dtype=torch.float64), torch.arange(w, dtype=torch.float64)
         radius = torch.hypot(y[:, None] - (h - 1) / 2, x - (w - 1) / 2).flatten()
@@ -183,6 +193,7 @@ class _Grid:
             side,
             rows.to(device),
             columns.to(device),
+            (near_rows, near_columns),
             torch.linalg.cholesky(rows).to(device),
             torch.linalg.cholesky(columns).to(device),
             colours.to(device),
@@ -200,7 +211,25 @@ class _Grid:
         return (self.row_root @ self._plane(numbers) @ self.column_root.T).flatten(2)
 
     def _plane(self, values: Tensor) -> Tensor:
-        return values.view(len(values), self.fields, *self.cells)
+        return values.view(len(values), -1, *self.cells)
+
+    def nearby(self, values: Tensor, pixel: Tensor) -> Tensor:
+        """``(n, m, cells)``: the sum of values at pixels, as seen from everywhere by nearness.
+
+        Args:
+            values: ``(n, m, b)``.
+            pixel: ``(n, b)``.
+        """
+        n, m, _ = values.shape
+        at = self.cell_of[pixel][:, None].expand(-1, m, -1)
+        cells = values.new_zeros(n, m, self.cells[0] * self.cells[1]).scatter_add_(2, at, values)
+        rows, columns = self.near
+        return (rows @ self._plane(cells) @ columns).flatten(2)
+
+    def at(self, fields: Tensor, pixel: Tensor) -> Tensor:
+        """``(n, m, b)``: ``(n, m, cells)`` looked up at pixels."""
+        cell = self.cell_of[pixel][:, None].expand(-1, fields.shape[1], -1)
+        return fields.gather(2, cell)
 
     def scale(self, images: Tensor, pixel: Tensor, colour: Tensor) -> Tensor:
         """Prior scale of elements, ``(n, m)`` float64.
@@ -271,6 +300,7 @@ class _Bandit(Search):
     new_pixel: Tensor  # (n, B): the mask just asked
     new_colour: Tensor  # (n, B)
     given: Tensor  # (n,) bool: the best mask was given (`resume_from`) and has not been asked yet
+    tried: Tensor  # (n, k, cells) bool: put into the best mask in vain
 
     def ask(self) -> Edits:
         """Random masks first, then swaps by drawn effects."""
@@ -308,20 +338,17 @@ class _Bandit(Search):
         return pixel, torch.where(same, count - 1 - colour, colour)  # the opposite corner
 
     def _propose(self) -> tuple[Tensor, Tensor]:
-        """Swap the elements of the best mask that are drawn lowest for the best of the others."""
+        """Take out of the best mask what it misses least, and put in what promises most."""
         n, b = self.best_pixel.shape
-        effect = self._drawn_fields()
-        cell = self.grid.cell_of[self.best_pixel]
-        scale = self.grid.scale(self.images, self.best_pixel, self.best_colour)
-        at_best = effect.gather(2, cell[:, None].expand(-1, self.grid.fields, -1)).mT
-        now = (at_best * self.grid.loading[self.best_colour]).sum(2) * scale
-        worst = now.argsort(dim=1, stable=True)
+        effect, learned = self._draw()
+        own, others = self._familiar(learned)
+        worst = (self._shares(effect) + own).argsort(dim=1, stable=True)
         pixel, colour = self.best_pixel.gather(1, worst), self.best_colour.gather(1, worst)
         swaps = self._swaps()
         swapped = torch.arange(b, device=swaps.device) < swaps[:, None]
         candidates = self._candidates()
-        value = self._values(effect, candidates)
-        value = self._without(value, candidates, pixel, colour, swapped)
+        value = self._beside(self._values(effect, candidates), effect, pixel, colour, ~swapped)
+        value = self._without(value + others, candidates, pixel, colour, swapped)
         worth, paint = value.max(1)
         top, at = worth.topk(min(int(swaps.max()), worth.shape[1]), 1)
         found = torch.zeros(n, b - at.shape[1], dtype=torch.int64, device=at.device)
@@ -331,6 +358,82 @@ class _Bandit(Search):
             torch.where(take, candidates.gather(1, at), pixel),
             torch.where(take, paint.gather(1, at), colour),
         )
+
+    def _shares(self, effect: Tensor) -> Tensor:
+        """``(n, B)``: what the best mask would lose with each of its elements.
+
+        Its own part of the sum, less what the others of its crowd gain when it is gone. The gain
+        of one is w / (crowd - nearness) - w / crowd; its denominator is taken as
+        crowd * max(crowd - 1, 1), exact for two of a kind, so that a sum over cells does.
+        """
+        pixel = self.best_pixel
+        drawn = self._effects(effect, pixel, self.best_colour)
+        crowd = self._crowd(pixel)
+        part = drawn / (crowd * (crowd - 1).clamp_min(1))
+        seen = self.grid.at(self.grid.nearby(part[:, None], pixel), pixel)[:, 0]
+        return drawn / crowd - (seen - part)
+
+    def _beside(
+        self, value: Tensor, effect: Tensor, pixel: Tensor, colour: Tensor, kept: Tensor
+    ) -> Tensor:
+        """``(n, k, cells)``: what effects are worth beside the elements that are kept.
+
+        A share of the effect, less what the crowd that it joins loses; as in `_shares`, one
+        denominator, crowd * (crowd + 1), serves all distances.
+        """
+        stays = kept.double()
+        crowds = self.grid.nearby(stays[:, None], pixel)
+        crowd = self.grid.at(crowds, pixel)[:, 0].clamp_min(1)
+        part = stays * self._effects(effect, pixel, colour) / (crowd * (crowd + 1))
+        return value / (1 + crowds) - self.grid.nearby(part[:, None], pixel)
+
+    def _effects(self, effect: Tensor, pixel: Tensor, colour: Tensor) -> Tensor:
+        """``(n, B)``: fields as the effects of elements."""
+        scale = self.grid.scale(self.images, pixel, colour)
+        return (self.grid.at(effect, pixel).mT * self.grid.loading[colour]).sum(2) * scale
+
+    def _crowd(self, pixel: Tensor) -> Tensor:
+        """``(n, B)``: how many pixels stand together with each, itself included."""
+        alone = torch.ones_like(pixel, dtype=torch.float64)[:, None]
+        return self.grid.at(self.grid.nearby(alone, pixel), pixel)[:, 0]
+
+    def _familiar(self, learned: Tensor) -> tuple[Tensor, Tensor]:
+        """What the residual says of elements that were seen before, on average.
+
+        Returns:
+            ``(n, B)``: of the elements of the best mask. Without one, it is less alike with the
+            masks that have it, too.
+            ``(n, k, cells)``: of all others; 0 where pixels share cells, since few come twice.
+        """
+        n, _, b = self.pixel.shape
+        place = self._places(self.best_pixel, self.best_colour)
+        within = place >= 0
+        step = math.exp(-1 / (_RESIDUAL_REACH * b))
+        weight = (learned * self._kinship(within.sum(2)))[:, :, None].expand(-1, -1, b)
+        own = learned.new_zeros(n, b)
+        known = torch.where(within, (1 - step) * weight, 0.0).view(n, -1)
+        own.scatter_add_(1, place.clamp_min(0).view(n, -1), known)
+        k, cells = self.tried.shape[1:]
+        others = learned.new_zeros(n, k * cells)
+        if self.grid.side == 1:
+            element = self.colour.clamp_min(0) * cells + self.pixel
+            known = torch.where(within, 0.0, (1 / step - 1) * weight).view(n, -1)
+            others.scatter_add_(1, element.view(n, -1), known)
+        return own, others.view(n, k, cells)
+
+    def _places(self, pixel: Tensor, colour: Tensor) -> Tensor:
+        """``(n, memory, B)``: where in a mask each remembered element is; -1 if it is not."""
+        n, memory, b = self.pixel.shape
+        place = torch.full((n, self.images.shape[1]), -1, device=pixel.device)
+        place.scatter_(1, pixel, torch.arange(b, device=pixel.device).expand(n, -1))
+        found = place.gather(1, self.pixel.view(n, -1))
+        same = colour.gather(1, found.clamp_min(0)) == self.colour.view(n, -1)
+        return torch.where((found >= 0) & same, found, -1).view(n, memory, b)
+
+    def _kinship(self, shared: Tensor) -> Tensor:
+        """Covariance of the residuals of masks that share so many elements."""
+        b = self.settings.pixels
+        return _RESIDUAL_SHARE * b * torch.exp((shared - b).double() / (_RESIDUAL_REACH * b))
 
     def _swaps(self) -> Tensor:
         """``(n,)``: how many elements change; it falls from all to one."""
@@ -360,23 +463,21 @@ class _Bandit(Search):
     def _without(
         self, value: Tensor, candidates: Tensor, pixel: Tensor, colour: Tensor, swapped: Tensor
     ) -> Tensor:
-        """No pixel twice, no element back that is just taken out; fewer in crowded cells."""
-        n, k, count = value.shape
+        """No pixel twice, no element back that is just taken out, nothing tried in vain."""
+        n, k, _ = value.shape
         state = torch.full((n, self.images.shape[1]), -1, device=value.device)
         state.scatter_(1, pixel, torch.where(swapped, colour, k))  # k: stays
         there = state.gather(1, candidates)[:, None]
         every = torch.arange(k, device=value.device)[:, None]
         value = value.masked_fill((there == k) | (there == every), -torch.inf)
-        if self.grid.side > 1:
-            kept = (~swapped).double()
-            crowd = kept.new_zeros(n, count).scatter_add_(1, self.grid.cell_of[pixel], kept)
-            value = torch.where(value > 0, value * (_CROWD**crowd)[:, None], value)
-        return value
+        new = value.masked_fill(self.tried, -torch.inf)
+        return torch.where((new > -torch.inf).flatten(1).any(1)[:, None, None], new, value)
 
-    def _drawn_fields(self) -> Tensor:
-        """``(n, fields, cells)``: a draw from the posterior (Matheron's rule).
+    def _draw(self) -> tuple[Tensor, Tensor]:
+        """A draw from the posterior, ``(n, fields, cells)``, and weights of what is remembered.
 
-        A draw from the prior, corrected by what it gets wrong about the observations.
+        It is a draw from the prior, corrected by what it gets wrong about the observations
+        (Matheron's rule). The weights, ``(n, memory)``, are those of the mean.
         """
         known = (self.colour[:, :, 0] >= 0).double()
         direction = self._direction()
@@ -390,8 +491,10 @@ class _Bandit(Search):
         said = (self._look_up(prior) + wrong + noise) * known
         weight = self.inverse @ torch.stack([y, said], 2)
         scale = ((y * weight[:, :, 0]).sum(1) / known.sum(1)).clamp_min(1e-12).sqrt()[:, None]
+        scale = _DARING * scale
         alpha = weight[:, :, 0] - scale * weight[:, :, 1]
-        return self.grid.smooth(self._spread(alpha)) + scale[:, :, None] * prior
+        drawn = self.grid.smooth(self._spread(alpha)) + scale[:, :, None] * prior
+        return drawn, weight[:, :, 0]
 
     def _direction(self) -> Tensor:
         """``(n, classes)``: the slope of the aim's log-odds at the best mask."""
@@ -435,12 +538,21 @@ class _Bandit(Search):
         self.base = self.base + random * (z - self.first)
         self.counted = self.counted + random
         better = feedback.loss < self.loss
+        self._rule_out(better)
         self.best_pixel = torch.where(better[:, None], self.new_pixel, self.best_pixel)
         self.best_colour = torch.where(better[:, None], self.new_colour, self.best_colour)
         self.best_z = torch.where(better[:, None], z, self.best_z)
         self.loss = torch.where(better, feedback.loss, self.loss)
         self.asked = self.asked + 1
         self.given = torch.zeros_like(self.given)
+
+    def _rule_out(self, better: Tensor) -> None:
+        """Elements of a mask that was not better are tried; a better one makes all new."""
+        n, k, cells = self.tried.shape
+        element = self.new_colour * cells + self.grid.cell_of[self.new_pixel]
+        chosen = (~self.initial())[:, None].expand_as(element)
+        tried = self.tried.view(n, -1).scatter(1, element, chosen)
+        self.tried = (tried & ~better[:, None]).view(n, k, cells)
 
     def _listen(self, feedback: Feedback) -> None:
         """Where this is the first answer: choose the classes that compete with the aim."""
@@ -471,13 +583,15 @@ class _Bandit(Search):
         rows, slot = torch.arange(n, device=z.device), self.asked % memory
         self._forget(rows, slot)
         scale = self.grid.scale(self.images, self.new_pixel, self.new_colour)
-        feature = scale[:, :, None] * self.grid.loading[self.new_colour]
+        share = scale / self._crowd(self.new_pixel)
+        feature = share[:, :, None] * self.grid.loading[self.new_colour]
         self.pixel[rows, slot], self.colour[rows, slot] = self.new_pixel, self.new_colour
         self.feature[rows, slot], self.z[rows, slot] = feature, z
         self.parity[rows, slot] = self._signs()
         known = (self.colour[:, :, 0] >= 0).double()
         alike = self._look_up(self.grid.smooth(self._sum_by_cell(self.new_pixel, feature.mT)))
-        alike = (alike + self._residual_covariance() + _CONSTANT) * known
+        shared = (self._places(self.new_pixel, self.new_colour) >= 0).sum(2)
+        alike = (alike + self._kinship(shared) + _CONSTANT) * known
         alike[rows, slot] += _NOISE
         self.covariance[rows, slot] = alike
         self.covariance[rows, :, slot] = alike
@@ -506,16 +620,6 @@ class _Bandit(Search):
         if bool(stale.any()):
             at = stale.nonzero()[:, 0]
             self.inverse[at] = torch.linalg.inv(self.covariance[at])
-
-    def _residual_covariance(self) -> Tensor:
-        """``(n, memory)``: between the residuals of the new mask and of the remembered ones."""
-        n, memory, b = self.pixel.shape
-        painted = torch.full((n, self.images.shape[1]), -2, device=self.pixel.device)
-        painted.scatter_(1, self.new_pixel, self.new_colour)
-        same = painted.gather(1, self.pixel.view(n, -1)) == self.colour.view(n, -1)
-        shared = same.view(n, memory, b).sum(2)
-        reach = _RESIDUAL_REACH * b
-        return _RESIDUAL_SHARE * b * torch.exp((shared - b).double() / reach)
 
     def _signs(self) -> Tensor:
         """``(n, features)``: products of the random signs of the elements of the new mask."""
