@@ -161,7 +161,7 @@ def test_the_residual_speaks_of_elements_seen_before() -> None:
 def test_pixels_that_stand_together_share_their_effect() -> None:
     images = random_images(1, (3, 32, 32))
     search, _ = searching(images, 0, pixels=2)
-    effect = torch.zeros(1, 4, 32 * 32, dtype=torch.float64)
+    effect = torch.zeros(1, 4, 32 * 32)
     effect[:, 0] = 1.0
     one, colour = 10 * 32 + 10, torch.tensor([[0, 0]])
     for other in (11 * 32 + 10, 10 * 32 + 13, 30 * 32 + 30):

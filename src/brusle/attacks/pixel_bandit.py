@@ -113,7 +113,7 @@ class PixelBandit(SparseAttack):
             asked=whole(),
             pixel=whole(memory, b),
             colour=whole(memory, b) - 1,
-            feature=real(memory, b, grid.fields),
+            feature=real(memory, b, grid.fields).float(),
             z=real(memory, _CLASSES),
             covariance=real(memory, memory),
             inverse=real(memory, memory),
@@ -145,8 +145,8 @@ class _Grid:
         side: of a cell.
         rows: ``(height, height)`` prior covariance between rows of cells.
         columns: likewise.
-        near: ``(height, height)`` and ``(width, width)``: how much rows and columns of cells
-            belong to the same crowd.
+        near_rows: ``(height, height)``: how much rows of cells belong to the same crowd.
+        near_columns: likewise.
         row_root: Cholesky factor of ``rows``.
         column_root: likewise.
         colours: ``(k, c)``: corners of the colour cube.
@@ -161,7 +161,8 @@ class _Grid:
     side: int
     rows: Tensor
     columns: Tensor
-    near: tuple[Tensor, Tensor]
+    near_rows: Tensor
+    near_columns: Tensor
     row_root: Tensor
     column_root: Tensor
     colours: Tensor
@@ -181,25 +182,32 @@ class _Grid:
         cells = -(-h // side), -(-w // side)
         rows, columns = (_alike(count, side / length) for count in cells)
         reach = _CROWD_REACH * max(h, w)
-        near_rows, near_columns = (_alike(count, side / reach).to(device) for count in cells)
+        near_rows, near_columns = (_alike(count, side / reach) for count in cells)
         colours, loading = _corners(channels)
         y, x = torch.arange(h, dtype=torch.float64), torch.arange(w, dtype=torch.float64)
         radius = torch.hypot(y[:, None] - (h - 1) / 2, x - (w - 1) / 2).flatten()
         centre = (1 - radius / (_REACH * max(h, w))).clamp_min(_LEAST)
         pixel = torch.arange(h * w)
+
+        def table(values: Tensor) -> Tensor:
+            # single precision is enough for effects; only the inverse needs double
+            return values.float().to(device)
+
+        cell_of = pixel // w // side * cells[1] + pixel % w // side
         return cls(
             (h, w),
             cells,
             side,
-            rows.to(device),
-            columns.to(device),
-            (near_rows, near_columns),
-            torch.linalg.cholesky(rows).to(device),
-            torch.linalg.cholesky(columns).to(device),
-            colours.to(device),
-            loading.to(device),
-            (centre / centre.square().mean().sqrt()).to(device),
-            (pixel // w // side * cells[1] + pixel % w // side).to(device),
+            table(rows),
+            table(columns),
+            table(near_rows),
+            table(near_columns),
+            table(torch.linalg.cholesky(rows)),
+            table(torch.linalg.cholesky(columns)),
+            table(colours),
+            table(loading),
+            table(centre / centre.square().mean().sqrt()),
+            cell_of.to(device),
         )
 
     def smooth(self, values: Tensor) -> Tensor:
@@ -223,8 +231,7 @@ class _Grid:
         n, m, _ = values.shape
         at = self.cell_of[pixel][:, None].expand(-1, m, -1)
         cells = values.new_zeros(n, m, self.cells[0] * self.cells[1]).scatter_add_(2, at, values)
-        rows, columns = self.near
-        return (rows @ self._plane(cells) @ columns).flatten(2)
+        return (self.near_rows @ self._plane(cells) @ self.near_columns).flatten(2)
 
     def at(self, fields: Tensor, pixel: Tensor) -> Tensor:
         """``(n, m, b)``: ``(n, m, cells)`` looked up at pixels."""
@@ -232,7 +239,7 @@ class _Grid:
         return fields.gather(2, cell)
 
     def scale(self, images: Tensor, pixel: Tensor, colour: Tensor) -> Tensor:
-        """Prior scale of elements, ``(n, m)`` float64.
+        """Prior scale of elements, ``(n, m)``.
 
         Args:
             images: ``(n, pixels, c)``.
@@ -241,12 +248,12 @@ class _Grid:
         """
         own = images.gather(1, pixel[:, :, None].expand(-1, -1, images.shape[2]))
         distance = (self.colours[colour] - own).abs().mean(2)
-        return self.centre[pixel] * ((distance.double() + _OFFSET) / 0.5) ** _POWER
+        return self.centre[pixel] * ((distance + _OFFSET) / 0.5) ** _POWER
 
     def scales(self, images: Tensor, pixel: Tensor) -> Tensor:
         """Prior scale of pixels in all colours, ``(n, k, m)``; -inf where a colour is their own."""
         own = images.gather(1, pixel[:, :, None].expand(-1, -1, images.shape[2]))
-        distance = (self.colours[:, None] - own[:, None]).abs().mean(3).double()
+        distance = (self.colours[:, None] - own[:, None]).abs().mean(3)
         scale = self.centre[pixel][:, None] * ((distance + _OFFSET) / 0.5) ** _POWER
         return scale.masked_fill(distance == 0, -torch.inf)
 
@@ -341,7 +348,7 @@ class _Bandit(Search):
         """Take out of the best mask what it misses least, and put in what promises most."""
         n, b = self.best_pixel.shape
         effect, learned = self._draw()
-        own, others = self._familiar(learned)
+        own, others = self._familiar(learned.float())
         worst = (self._shares(effect) + own).argsort(dim=1, stable=True)
         pixel, colour = self.best_pixel.gather(1, worst), self.best_colour.gather(1, worst)
         swaps = self._swaps()
@@ -381,7 +388,7 @@ class _Bandit(Search):
         A share of the effect, less what the crowd that it joins loses; as in `_shares`, one
         denominator, crowd * (crowd + 1), serves all distances.
         """
-        stays = kept.double()
+        stays = kept.float()
         crowds = self.grid.nearby(stays[:, None], pixel)
         crowd = self.grid.at(crowds, pixel)[:, 0].clamp_min(1)
         part = stays * self._effects(effect, pixel, colour) / (crowd * (crowd + 1))
@@ -394,7 +401,7 @@ class _Bandit(Search):
 
     def _crowd(self, pixel: Tensor) -> Tensor:
         """``(n, B)``: how many pixels stand together with each, itself included."""
-        alone = torch.ones_like(pixel, dtype=torch.float64)[:, None]
+        alone = torch.ones_like(pixel, dtype=torch.float32)[:, None]
         return self.grid.at(self.grid.nearby(alone, pixel), pixel)[:, 0]
 
     def _familiar(self, learned: Tensor) -> tuple[Tensor, Tensor]:
@@ -433,7 +440,7 @@ class _Bandit(Search):
     def _kinship(self, shared: Tensor) -> Tensor:
         """Covariance of the residuals of masks that share so many elements."""
         b = self.settings.pixels
-        return _RESIDUAL_SHARE * b * torch.exp((shared - b).double() / (_RESIDUAL_REACH * b))
+        return _RESIDUAL_SHARE * b * torch.exp((shared - b) / (_RESIDUAL_REACH * b))
 
     def _swaps(self) -> Tensor:
         """``(n,)``: how many elements change; it falls from all to one."""
@@ -479,22 +486,38 @@ class _Bandit(Search):
         It is a draw from the prior, corrected by what it gets wrong about the observations
         (Matheron's rule). The weights, ``(n, memory)``, are those of the mean.
         """
-        known = (self.colour[:, :, 0] >= 0).double()
-        direction = self._direction()
-        y = ((self.z - (self.base / self.counted)[:, None]) @ direction[:, :, None])[:, :, 0]
-        y = y * known
+        y, known = self._observed()
         prior = self.grid.draw(self._numbers(_FIELD, self.grid.fields * self._cells()))
-        residual = self._numbers(_RESIDUAL, _FEATURES).float()
+        residual = self._numbers(_RESIDUAL, _FEATURES)
         share = _RESIDUAL_SHARE * self.settings.pixels / _FEATURES
-        wrong = math.sqrt(share) * (self.parity @ residual[:, :, None])[:, :, 0].double()
+        wrong = math.sqrt(share) * (self.parity @ residual[:, :, None])[:, :, 0]
         noise = math.sqrt(_NOISE) * self._numbers(_NOISE_DRAW, self.z.shape[1])
-        said = (self._look_up(prior) + wrong + noise) * known
+        said = (self._look_up(prior) + wrong + noise).double() * known
         weight = self.inverse @ torch.stack([y, said], 2)
         scale = ((y * weight[:, :, 0]).sum(1) / known.sum(1)).clamp_min(1e-12).sqrt()[:, None]
         scale = _DARING * scale
         alpha = weight[:, :, 0] - scale * weight[:, :, 1]
-        drawn = self.grid.smooth(self._spread(alpha)) + scale[:, :, None] * prior
+        drawn = self.grid.smooth(self._spread(alpha.float())) + scale[:, :, None].float() * prior
         return drawn, weight[:, :, 0]
+
+    def _observed(self) -> tuple[Tensor, Tensor]:
+        """``(n, memory)`` each: scores relative to random masks, and where there are any."""
+        known = (self.colour[:, :, 0] >= 0).double()
+        random = (self.base / self.counted)[:, None]
+        return ((self.z - random) @ self._direction()[:, :, None])[:, :, 0] * known, known
+
+    def expected_effects(self) -> Tensor:
+        """``(n, k, pixels)``: the posterior mean of the effect of every pixel in every colour.
+
+        It is for people to look at; the search itself draws. NaN where a colour is the pixel's own.
+        """
+        y, _ = self._observed()
+        weight = (self.inverse @ y[:, :, None])[:, :, 0]
+        fields = self.grid.smooth(self._spread(weight.float()))
+        everywhere = torch.arange(self.images.shape[1], device=y.device).expand(len(y), -1)
+        scale = self.grid.scales(self.images, everywhere)
+        effect = (self.grid.loading @ fields)[:, :, self.grid.cell_of] * scale
+        return effect.masked_fill(scale == -torch.inf, torch.nan)
 
     def _direction(self) -> Tensor:
         """``(n, classes)``: the slope of the aim's log-odds at the best mask."""
@@ -506,7 +529,8 @@ class _Bandit(Search):
 
         They are uniform: sums of many are normal, and only sums are used.
         """
-        return (rng.uniform(rng.bits(self.stream, self.asked, tag, count)) - 0.5) * math.sqrt(12)
+        numbers = rng.uniform(rng.bits(self.stream, self.asked, tag, count))
+        return (numbers.float() - 0.5) * math.sqrt(12)
 
     def _cells(self) -> int:
         return self.grid.cells[0] * self.grid.cells[1]
@@ -591,7 +615,8 @@ class _Bandit(Search):
         known = (self.colour[:, :, 0] >= 0).double()
         alike = self._look_up(self.grid.smooth(self._sum_by_cell(self.new_pixel, feature.mT)))
         shared = (self._places(self.new_pixel, self.new_colour) >= 0).sum(2)
-        alike = (alike + self._kinship(shared) + _CONSTANT) * known
+        alike = (alike + self._kinship(shared)).double() + _CONSTANT
+        alike = alike * known
         alike[rows, slot] += _NOISE
         self.covariance[rows, slot] = alike
         self.covariance[rows, :, slot] = alike
