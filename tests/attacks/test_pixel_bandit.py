@@ -51,8 +51,7 @@ def nearness(p: int, q: int, w: int, reach: float) -> float:
 
 def crowd_of(pixel: int, pixels, image: torch.Tensor) -> float:
     """How many of the pixels stand together with one of them."""
-    _, h, w = image.shape
-    return sum(nearness(pixel, other, w, max(h, w) / 16) for other in pixels)
+    return sum(nearness(pixel, other, image.shape[2], 2.0) for other in pixels)
 
 
 def effects_alike(image, one, two, length: float) -> float:

@@ -45,7 +45,7 @@ _ALIKE = 0.55  # prior correlation of the effects of opposite colours
 _OFFSET, _POWER = 0.02, 1.0  # effects grow with the distance of the colour from the original
 _REACH, _LEAST = 27 / 32, 0.05  # and fall with the distance from the centre, in image sizes
 _CONSTANT = 100.0  # prior variance of the constant, in squared scales of an effect
-_CROWD_REACH = 1 / 16  # of the crowd, in image sizes
+_CROWD_REACH = 2.0  # of the crowd, in pixels; a cell, where that is more
 _RESIDUAL_SHARE, _RESIDUAL_REACH = 0.1, 0.6  # its variance and its reach, in pixel budgets
 _DARING = 0.6  # how far draws stray from the mean, in standard deviations
 _NOISE = 0.05  # variance of what no model explains
@@ -181,7 +181,7 @@ class _Grid:
         side = -(-max(h, w) // _CELLS)
         cells = -(-h // side), -(-w // side)
         rows, columns = (_alike(count, side / length) for count in cells)
-        reach = _CROWD_REACH * max(h, w)
+        reach = max(_CROWD_REACH, max(h, w) / _CELLS)
         near_rows, near_columns = (_alike(count, side / reach) for count in cells)
         colours, loading = _corners(channels)
         y, x = torch.arange(h, dtype=torch.float64), torch.arange(w, dtype=torch.float64)
