@@ -3,13 +3,15 @@
     python benchmarks/overhead.py            all measurements (a quarter of an hour on two cores)
     python benchmarks/overhead.py --quick    fewer repetitions
 
-Two kinds of number:
+Three kinds of number:
 
-* BruSLe, Sparse-RS and One-Pixel on the bundled ResNet-20 (32 x 32) at batch 250, and BruSLe on
-  EfficientNet-Lite0 (224 x 224, needs the extra ``bench``) at batch 16: time of an attack over the
-  time of the same number of bare forward passes with the same batch sizes, each pass timed right
-  after the attack's own; median over some turns.
+* BruSLe, Sparse-RS, One-Pixel and PixelBandit on the bundled ResNet-20 (32 x 32) at batch 250, and
+  BruSLe and PixelBandit on EfficientNet-Lite0 (224 x 224, needs the extra ``bench``) at batch 16:
+  time of an attack over the time of the same number of bare forward passes with the same batch
+  sizes, each pass timed right after the attack's own; median over some turns.
 * the bundled net: time of the attack with batch size 1 over the time with batch 250.
+* PixelBandit: time of a round near the 10 000th query over the time of one soon after its memory
+  is full.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import torch
 from torch import Tensor
 
 import brusle
-from brusle.attacks import BruSLe, OnePixel, SparseRS
+from brusle.attacks import BruSLe, OnePixel, PixelBandit, SparseRS
 from brusle.attacks.base import SparseAttack
 from brusle.errors import VictimError
 from brusle.oracle import Victim
@@ -64,6 +66,30 @@ def ratio(
     return statistics.median(ratios), ratios, queries
 
 
+class Stopwatch:
+    """A victim that costs nothing, knows one class, and notes when it is asked."""
+
+    name, output, device = "stopwatch", "logits", torch.device("cpu")
+
+    def __init__(self) -> None:
+        self.asked: list[float] = []
+
+    def __call__(self, images: Tensor) -> Tensor:
+        self.asked.append(time.perf_counter())
+        away = images.mean((1, 2, 3))
+        return torch.stack([10 + away, away, away * 2], 1)
+
+
+def growth(attack: SparseAttack, images: Tensor) -> float:
+    """Median time of the last tenth of all rounds over that of the second tenth."""
+    victim = Stopwatch()
+    labels = torch.zeros(len(images), dtype=torch.int64)
+    attack(victim, images, labels, labels + 1, batch_size=len(images))
+    times = torch.tensor(victim.asked[1 : attack.queries], dtype=torch.float64).diff()
+    tenth = attack.queries // 10
+    return float(times[-tenth:].median() / times[tenth : 2 * tenth].median())
+
+
 def show(title: str, measured: tuple[float, list[float], int], bound: float) -> None:
     median, ratios, queries = measured
     spread = f"{min(ratios):.3f} to {max(ratios):.3f}"
@@ -81,9 +107,14 @@ def main() -> None:
     mirrored = [sample.images.flip(axes) for axes in ((), (2,), (3,), (2, 3))]
     many = torch.cat(mirrored)  # 800 images, so that a batch of 250 is full most of the time
     queries = 60 if quick else 100
-    attacks = {BruSLe(20, queries): 1.05, SparseRS(20, queries): 1.1, OnePixel(5, queries): 1.1}
+    attacks = {
+        BruSLe(20, queries): 1.05,
+        SparseRS(20, queries): 1.1,
+        OnePixel(5, queries): 1.1,
+        PixelBandit(10, queries if quick else 500): 1.4,
+    }
     for attack, bound in attacks.items():
-        measured = ratio(resnet, attack, many, 250, turns=3)
+        measured = ratio(resnet, attack, many, 250, turns=1 if attack.queries == 500 else 3)
         show(f"{attack.label} / bare, ResNet-20, batch 250", measured, bound)
 
     try:
@@ -92,9 +123,10 @@ def main() -> None:
         print(error)
     else:
         noise = torch.randint(0, 256, (32, 3, 224, 224)).float() / 255
-        attack = BruSLe(pixels=200, queries=15 if quick else 50)
-        measured = ratio(lite, attack, noise, 16, turns=3)
-        show("BruSLe / bare, EfficientNet-Lite0, batch 16", measured, 1.05)
+        few = 15 if quick else 50
+        for attack, bound in {BruSLe(200, few): 1.05, PixelBandit(50, 2 * few): 1.15}.items():
+            measured = ratio(lite, attack, noise, 16, turns=3)
+            show(f"{attack.label} / bare, EfficientNet-Lite0, batch 16", measured, bound)
 
     few = sample.balanced(100 if quick else 200)
     attack = BruSLe(pixels=5, queries=100)
@@ -105,6 +137,11 @@ def main() -> None:
     gain = seconds[1] / seconds[250]
     title = "batch size 1 / batch size 250, ResNet-20"
     print(f"{title:42} {gain:.1f} ({len(few)} images; at least 4)")
+
+    attack = PixelBandit(pixels=10, queries=1000 if quick else 10_000)
+    grown = growth(attack, sample.images[:16])
+    title = f"PixelBandit, query {attack.queries} / {attack.queries // 10}"
+    print(f"{title:42} {grown:.2f} (time of a round; it stays the same)")
 
 
 if __name__ == "__main__":
