@@ -71,6 +71,20 @@ def test_attack_to_a_target_and_with_a_picture(photos) -> None:
     assert (photos / "p.png").exists()
 
 
+def test_attack_with_the_expected_effects(photos) -> None:
+    request = ("attack", "plane.png", "--target", "ship", "--pixels", "4", "--queries", "30")
+    request = (*request, "--attack", "pixel-bandit", "--json")
+    alone = json.loads(run(*request, cwd=photos).stdout)
+    for name in ("effects.png", "effects.npz"):
+        answer = run(*request, "--effects", name, cwd=photos)
+        assert json.loads(answer.stdout) == alone  # not a query more
+    assert (photos / "effects.png").read_bytes().startswith(b"\x89PNG")
+    with np.load(photos / "effects.npz") as stored:
+        assert stored["queries"].tolist() == [10, alone["queries"]]
+        assert stored["effects"].shape == (2, 8, 32, 32)
+        np.testing.assert_array_equal(stored["original"], read_image(photos / "plane.png"))
+
+
 def test_attack_with_the_colours_of_another_image(photos) -> None:
     request = ("attack", "plane.png", "--attack", "brusle:palette=image", "--pixels", "400")
     answer = run(*request, "--start", "other.png", "--json", cwd=photos)
@@ -110,6 +124,11 @@ def test_attack_that_finds_nothing_exits_with_1(photos) -> None:
         (("attack", "plane.png", "--device", "abacus"), "error: device 'abacus' cannot be used"),
         (("attack", "plane.png", "--attack", "pgd0:restarts=900"), "not enough for 900 restarts"),
         (("attack", "plane.png", "--attack", "pgd0", "--defence", "jpeg:75"), "needs gradients"),
+        (("attack", "plane.png", "--effects", "e.png"), "error: BruSLe has no map of expected"),
+        (
+            ("attack", "plane.png", "--attack", "pixel-bandit", "--effects", "e.svg"),
+            "error: e.svg is neither a picture (.png) nor numbers (.npz): name it so",
+        ),
         (("evaluate", "--standard", "--minimal"), "standard chooses the attacks"),
         (("evaluate", "--queries", "0"), "0 is not in the range x>=1"),
         (("evaluate", "--data", "nothing"), "error: unknown data 'nothing': known are sample"),

@@ -13,6 +13,7 @@ from brusle.cli.options import eot_option, search_options, victim_options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from brusle.report.effects import EffectMaps
     from brusle.results import AttackResult
 
 
@@ -46,6 +47,12 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Also draw original, adversarial image and changed pixels side by side.",
 )
+@click.option(
+    "--effects",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also draw (.png) or save (.npz) what pixel-bandit expected of every pixel, after 10 and "
+    "50 queries and at the end, whether or not it succeeded.",
+)
 def command(
     image: Path,
     victim: str,
@@ -63,6 +70,7 @@ def command(
     start: Path | None,
     out: Path | None,
     picture: Path | None,
+    effects: Path | None,
 ) -> int:
     """Attack one IMAGE file and write the adversarial PNG.
 
@@ -75,9 +83,13 @@ def command(
     from brusle.cli.options import open_victim
     from brusle.data import read_image, save_image
     from brusle.oracle import Oracle, traits
+    from brusle.report.effects import follow, require_bandit, require_format
     from brusle.report.gallery import Example, class_name, count, gallery
 
     attack = make(spec, pixels, queries, minimal)
+    if effects is not None:
+        require_bandit(attack)
+        require_format(effects)
     model = open_victim(victim, device, defences)
     known = traits(model)
     names: Sequence[str] = known.classes or ()
@@ -89,8 +101,13 @@ def command(
     if truth is None:
         answers = look.ask(torch.zeros(1, dtype=torch.int64), original[None], "clean")
         truth = int(answers.labels[0])
-    targets = None if aim is None else [aim]
-    result = attack(model, original[None], [truth], targets, seed=seed, starts=starts, eot=eot)
+    options: dict[str, Any] = {"seed": seed, "starts": starts, "eot": eot}
+    maps: EffectMaps | None = None
+    if effects is None:
+        targets = None if aim is None else [aim]
+        result = attack(model, original[None], [truth], targets, **options)
+    else:
+        result, maps = follow(attack, model, original, truth, aim, **options)
     result.ledger.clean += look.ledger.clean
 
     before = class_name(names, int(result.clean_labels[0]))
@@ -103,6 +120,9 @@ def command(
             note = f"{count(changed, 'pixel')}, {count(spent, 'query')}"
             example = Example(original, result.images[0], before, after, note)
             gallery([example], picture, f"{image.name} and {victim}", columns=1)
+    if effects is not None and maps is not None and maps.moments:
+        ending = f"{'adversarial' if found else 'best so far'}: {after}"
+        _write_effects(maps, effects, f"{image.name} and {victim}", f"original: {before}", ending)
     if as_json:
         click.echo(json.dumps(_as_json(result, names, path if found else None), indent=2))
     elif found:
@@ -116,6 +136,15 @@ def command(
     if result.status[0] in ("error", "unverified"):
         return VICTIM_FAILED
     return 0 if found else NOT_FOUND
+
+
+def _write_effects(maps: EffectMaps, path: Path, title: str, before: str, after: str) -> None:
+    from brusle.report.effects import draw, save
+
+    if path.suffix.lower() == ".npz":
+        save(maps, path)
+    else:
+        draw(maps, path, title, before, after)
 
 
 def class_number(text: str, names: Sequence[str]) -> int:
