@@ -101,7 +101,7 @@ class PixelBandit(SparseAttack):
 
         images = problems.flat_images
         everywhere = torch.arange(h * w, device=place).expand(n, -1)
-        return _Bandit(
+        return Bandit(
             settings=self,
             grid=grid,
             sign=-1.0 if problems.targets is None else 1.0,
@@ -276,7 +276,7 @@ def _corners(channels: int) -> tuple[Tensor, Tensor]:
 
 
 @dataclass
-class _Bandit(Search):
+class Bandit(Search):
     """The state of PixelBandit; observations lie in ``memory`` slots, the oldest is replaced."""
 
     settings: PixelBandit

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from brusle.attacks.pixel_bandit import PixelBandit, _Bandit
+from brusle.attacks.pixel_bandit import Bandit, PixelBandit
 from brusle.errors import InputError
 from brusle.loop import Feedback, Search
 from brusle.problems import Edits, Problems
@@ -142,9 +142,9 @@ class _Journal:
     after: Sequence[int]
     eot: int
     moments: dict[int, Moment] = field(default_factory=dict)
-    search: _Bandit | None = None  # after its last round
+    search: Bandit | None = None  # after its last round
 
-    def note(self, search: _Bandit) -> None:
+    def note(self, search: Bandit) -> None:
         self.search = search
         spent = int(search.asked[0]) * self.eot
         if any(spent - self.eot < queries <= spent for queries in self.after):
@@ -156,7 +156,7 @@ class _Journal:
             self.moments[moment.queries] = moment
 
 
-def _moment(search: _Bandit, eot: int) -> Moment:
+def _moment(search: Bandit, eot: int) -> Moment:
     h, w = search.grid.size
     pixel = search.best_pixel[0].cpu()
     return Moment(
@@ -176,13 +176,13 @@ class WatchedPixelBandit(PixelBandit):
     def start(self, problems: Problems, seed: int, restart: int) -> Search:
         """The same search, and somebody who looks on."""
         search = super().start(problems, seed, restart)
-        assert isinstance(search, _Bandit)
+        assert isinstance(search, Bandit)
         return _Watched(search, self.journal)
 
 
 @dataclass
 class _Watched(Search):
-    search: _Bandit
+    search: Bandit
     journal: _Journal
 
     def ask(self) -> Edits:
