@@ -212,7 +212,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="also write everything here")
     args = parser.parse_args()
-    marks = [q for q in (50, 100, 125, 200, 500, 1000, 2000, 3000) if q <= args.queries]
+    known = (50, 100, 125, 200, 500, 1000, 2000, 3000)
+    marks = [q for q in known if args.queries / 15 <= q <= args.queries]
     victim = brusle.load_victim(args.victim)
     console = Console(width=max(100, Console().width))
     console.print(f"{args.victim}, {args.data}, skip {args.skip}, torch {torch.__version__}")
