@@ -131,7 +131,7 @@ class PixelBandit(SparseAttack):
             new_pixel=whole(b),
             new_colour=whole(b),
             given=real().bool(),
-            tried=real(len(grid.colours), grid.cells[0] * grid.cells[1]).bool(),
+            tried=real(len(grid.colours), grid.count).bool(),
         )
 
 
@@ -173,6 +173,11 @@ class _Grid:
     @property
     def fields(self) -> int:
         return self.loading.shape[1]
+
+    @property
+    def count(self) -> int:
+        """How many cells there are."""
+        return self.cells[0] * self.cells[1]
 
     @classmethod
     @cache
@@ -228,10 +233,14 @@ class _Grid:
             values: ``(n, m, b)``.
             pixel: ``(n, b)``.
         """
+        cells = self._plane(self.summed(values, pixel))
+        return (self.near_rows @ cells @ self.near_columns).flatten(2)
+
+    def summed(self, values: Tensor, pixel: Tensor) -> Tensor:
+        """``(n, m, cells)``: ``(n, m, b)`` added up in the cells of pixels."""
         n, m, _ = values.shape
         at = self.cell_of[pixel][:, None].expand(-1, m, -1)
-        cells = values.new_zeros(n, m, self.cells[0] * self.cells[1]).scatter_add_(2, at, values)
-        return (self.near_rows @ self._plane(cells) @ self.near_columns).flatten(2)
+        return values.new_zeros(n, m, self.count).scatter_add_(2, at, values.contiguous())
 
     def at(self, fields: Tensor, pixel: Tensor) -> Tensor:
         """``(n, m, b)``: ``(n, m, cells)`` looked up at pixels."""
@@ -247,15 +256,19 @@ class _Grid:
             colour: ``(n, m)``.
         """
         own = images.gather(1, pixel[:, :, None].expand(-1, -1, images.shape[2]))
-        distance = (self.colours[colour] - own).abs().mean(2)
-        return self.centre[pixel] * ((distance + _OFFSET) / 0.5) ** _POWER
+        return self.centre[pixel] * _growth((self.colours[colour] - own).abs().mean(2))
 
     def scales(self, images: Tensor, pixel: Tensor) -> Tensor:
         """Prior scale of pixels in all colours, ``(n, k, m)``; -inf where a colour is their own."""
         own = images.gather(1, pixel[:, :, None].expand(-1, -1, images.shape[2]))
         distance = (self.colours[:, None] - own[:, None]).abs().mean(3)
-        scale = self.centre[pixel][:, None] * ((distance + _OFFSET) / 0.5) ** _POWER
+        scale = self.centre[pixel][:, None] * _growth(distance)
         return scale.masked_fill(distance == 0, -torch.inf)
+
+
+def _growth(distance: Tensor) -> Tensor:
+    """How effects grow with the distance of a colour from the original."""
+    return ((distance + _OFFSET) / 0.5) ** _POWER
 
 
 def _alike(count: int, step: float) -> Tensor:
@@ -487,7 +500,7 @@ class Bandit(Search):
         (Matheron's rule). The weights, ``(n, memory)``, are those of the mean.
         """
         y, known = self._observed()
-        prior = self.grid.draw(self._numbers(_FIELD, self.grid.fields * self._cells()))
+        prior = self.grid.draw(self._numbers(_FIELD, self.grid.fields * self.grid.count))
         residual = self._numbers(_RESIDUAL, _FEATURES)
         share = _RESIDUAL_SHARE * self.settings.pixels / _FEATURES
         wrong = math.sqrt(share) * (self.parity @ residual[:, :, None])[:, :, 0]
@@ -532,26 +545,17 @@ class Bandit(Search):
         numbers = rng.uniform(rng.bits(self.stream, self.asked, tag, count))
         return (numbers.float() - 0.5) * math.sqrt(12)
 
-    def _cells(self) -> int:
-        return self.grid.cells[0] * self.grid.cells[1]
-
     def _look_up(self, fields: Tensor) -> Tensor:
         """``(n, memory)``: sums of the effects of all remembered masks."""
         n, memory, b = self.pixel.shape
-        cell = self.grid.cell_of[self.pixel.view(n, -1)]
-        found = fields.gather(2, cell[:, None].expand(-1, self.grid.fields, -1)).mT
+        found = self.grid.at(fields, self.pixel.view(n, -1)).mT
         return (found.view(n, memory, b, -1) * self.feature).sum((2, 3))
 
     def _spread(self, alpha: Tensor) -> Tensor:
         """``(n, fields, cells)``: the features of all remembered masks, weighted and summed."""
         n = len(alpha)
         values = (alpha[:, :, None, None] * self.feature).view(n, -1, self.grid.fields).mT
-        return self._sum_by_cell(self.pixel.view(n, -1), values)
-
-    def _sum_by_cell(self, pixel: Tensor, values: Tensor) -> Tensor:
-        cell = self.grid.cell_of[pixel][:, None].expand(-1, self.grid.fields, -1)
-        empty = values.new_zeros(len(values), self.grid.fields, self._cells())
-        return empty.scatter_add_(2, cell, values.contiguous())
+        return self.grid.summed(values, self.pixel.view(n, -1))
 
     def tell(self, feedback: Feedback) -> None:
         """Remember the mask and its scores; it may be the best."""
@@ -613,7 +617,7 @@ class Bandit(Search):
         self.feature[rows, slot], self.z[rows, slot] = feature, z
         self.parity[rows, slot] = self._signs()
         known = (self.colour[:, :, 0] >= 0).double()
-        alike = self._look_up(self.grid.smooth(self._sum_by_cell(self.new_pixel, feature.mT)))
+        alike = self._look_up(self.grid.smooth(self.grid.summed(feature.mT, self.new_pixel)))
         shared = (self._places(self.new_pixel, self.new_colour) >= 0).sum(2)
         alike = (alike + self._kinship(shared)).double() + _CONSTANT
         alike = alike * known
