@@ -1,5 +1,7 @@
 """What every attack promises, whatever it does inside: one table of attacks, one set of tests."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
@@ -21,6 +23,8 @@ from brusle.attacks import (
     SparseEvo,
     SparseRS,
 )
+from brusle.attacks.pixel_bandit.prior import Prior
+from brusle.attacks.pixel_bandit.swaps import SwapBandit
 from brusle.errors import InputError, VictimError
 from brusle.problems import Problems
 from brusle.results import AttackResult
@@ -42,6 +46,7 @@ ATTACKS = {
         alpha_prior=1.5,
     ),
     "pixel-bandit": lambda pixels, queries: PixelBandit(pixels, queries, initial=3, memory=20),
+    "pixel-bandit-large": lambda pixels, queries: _LargePixelBandit(pixels, queries, memory=20),
     "sparse-rs": lambda pixels, queries: SparseRS(pixels, queries),
     "sparse-rs-feature": lambda pixels, queries: SparseRS(
         pixels, queries, space="feature", loss="ce"
@@ -62,6 +67,16 @@ ATTACKS = {
     "ensemble": lambda pixels, queries: _ensemble(pixels, queries),
     "minimal": lambda pixels, queries: Minimal(BruSLe(pixels, max(1, queries // 2)), queries),
 }
+
+
+@dataclass(frozen=True)
+class _LargePixelBandit(PixelBandit):
+    """As in images that are too large for an effect per pixel."""
+
+    def start(self, problems: Problems, seed: int, restart: int) -> SwapBandit:
+        c, h, w = problems.shape
+        prior = Prior.of(h, w, c, max(h, w) / 8, problems.images.device, most=6)
+        return SwapBandit.start(self, prior, problems, seed, restart)
 
 
 def _restarts(pixels: int, queries: int) -> Restarts:

@@ -7,28 +7,53 @@ import torch
 from models import random_images
 
 from brusle.attacks import PixelBandit
-from brusle.attacks import pixel_bandit as module
+from brusle.attacks.pixel_bandit import masks, swaps
+from brusle.attacks.pixel_bandit.prior import Prior
 from brusle.errors import InputError
 from brusle.loop import Feedback
 from brusle.problems import Problems
 
+# what is the same for problems that differ in their random numbers only
+MEMORY = ("pixel", "colour", "effect", "size", "z", "known", "inverse", "heard", "best_z", "asked")
 
-def searching(images: torch.Tensor, rounds: int, targeted: bool = True, seed: int = 0, **options):
-    """A search after so many rounds with made-up scores, and what was asked in each."""
-    n = len(images)
+
+def searching(
+    images: torch.Tensor,
+    rounds: int,
+    targeted: bool = True,
+    seed: int = 0,
+    cells: int | None = None,
+    **options,
+):
+    """A search after so many rounds with made-up scores, and what was asked in each.
+
+    With ``cells`` along a side it is the one for large images.
+    """
+    n, (c, h, w) = len(images), images.shape[1:]
     attack = PixelBandit(**{"pixels": 4, "queries": 60, "memory": 12} | options)
     targets = torch.ones(n, dtype=torch.int64) if targeted else None
     problems = Problems.make(images, torch.zeros(n, dtype=torch.int64), targets, range(n))
-    search = attack.start(problems, seed, 0)
+    if cells is None:
+        search = attack.start(problems, seed, 0)
+    else:
+        prior = Prior.of(h, w, c, attack.length or 3.0, images.device, cells)
+        search = swaps.SwapBandit.start(attack, prior, problems, seed, 0)
     generator = torch.Generator().manual_seed(seed)
     asked = []
     for _ in range(rounds):
         edits = search.ask()
         asked.append((search.new_pixel.clone(), search.new_colour.clone(), edits))
-        scores = torch.randn(n, 5, generator=generator, dtype=torch.float64)
-        loss = -scores.log_softmax(1)[:, 1]
-        search.tell(Feedback(loss, torch.zeros(n, dtype=torch.bool), scores))
+        if cells is not None:
+            names = ("new_swap", "new_paint", "new_weight")
+            asked[-1] = tuple(getattr(search, name).clone() for name in names)
+        answer(search, torch.randn(n, 5, generator=generator, dtype=torch.float64))
     return search, asked
+
+
+def answer(search, scores: torch.Tensor, loss: float | None = None) -> None:
+    n = len(scores)
+    losses = -scores.log_softmax(1)[:, 1] if loss is None else torch.full((n,), loss).double()
+    search.tell(Feedback(losses, torch.zeros(n, dtype=torch.bool), scores))
 
 
 def scale_of(image: torch.Tensor, pixel: int, colour: torch.Tensor) -> float:
@@ -82,7 +107,7 @@ def covariance(image, one, two, length: float) -> float:
 def test_the_inverse_is_that_of_the_covariance(shape, rounds) -> None:
     images = random_images(2, shape)
     search, asked = searching(images, rounds, queries=2000, length=3.0)
-    colours = search.grid.colours
+    colours = search.prior.colours
     for row in range(2):
         kept = asked[-12:]
         slots = [at % 12 for at in range(rounds)][-12:]
@@ -104,11 +129,10 @@ def test_draws_have_the_mean_and_the_spread_of_the_posterior() -> None:
     one, asked = searching(image, 11, length=2.0, initial=8)
     # the same observations for many problems, whose random numbers differ
     many, _ = searching(image.expand(n, -1, -1, -1), 0, length=2.0, initial=8)
-    for name in ("pixel", "colour", "feature", "z", "inverse", "parity", "heard", "base", "asked"):
+    for name in (*MEMORY, "parity", "base", "counted"):
         setattr(many, name, getattr(one, name).expand(n, *getattr(one, name).shape[1:]))
-    many.counted, many.best_z = one.counted.expand(n, -1), one.best_z.expand(n, -1)
     drawn, _ = many._draw()
-    colours, loading = one.grid.colours, one.grid.loading
+    colours = one.prior.colours
     masks = [
         [(int(p), colours[int(c)]) for p, c in zip(pixel[0], colour[0], strict=True)]
         for pixel, colour, _ in asked
@@ -119,7 +143,7 @@ def test_draws_have_the_mean_and_the_spread_of_the_posterior() -> None:
     variance = float(y @ inverse @ y) / 11
     for pixel, colour in ((0, 0), (5, 3), (10, 7)):
         scale = scale_of(image[0], pixel, colours[colour])
-        effects = drawn[:, :, pixel] @ loading[colour] * scale
+        effects = drawn[:, colour, pixel] * scale
         element = [(pixel, colours[colour])]
         with_masks = torch.tensor(
             [effects_alike(image[0], element, mask, 2.0) for mask in masks]
@@ -146,22 +170,23 @@ def test_the_residual_speaks_of_elements_seen_before() -> None:
     def residual(mask: set) -> float:
         """Its mean, for a mask of any size that is compared as if it had four elements."""
         alike = [0.4 * math.exp(-(4 - len(mask & seen)) / 2.4) for seen in masks]
-        return float(torch.tensor(alike).double() @ learned[0, :11])
+        return float(torch.tensor(alike) @ learned[0, :11])
 
     whole = residual(set(best))
     for place, element in enumerate(best):
-        assert float(own[0, place]) == pytest.approx(whole - residual(set(best) - {element}))
+        assert float(own[0, place]) == pytest.approx(
+            whole - residual(set(best) - {element}), abs=1e-5
+        )
     for pixel, colour in set.union(*masks) - set(best):
         gain = residual({*best, (pixel, colour)}) - whole
-        assert float(others[0, colour, pixel]) == pytest.approx(gain)
+        assert float(others[0, colour, pixel]) == pytest.approx(gain, abs=1e-5)
     assert int((others != 0).sum()) <= len(set.union(*masks) - set(best))
 
 
 def test_pixels_that_stand_together_share_their_effect() -> None:
     images = random_images(1, (3, 32, 32))
     search, _ = searching(images, 0, pixels=2)
-    effect = torch.zeros(1, 4, 32 * 32)
-    effect[:, 0] = 1.0
+    effect = torch.ones(1, 8, 32 * 32)
     one, colour = 10 * 32 + 10, torch.tensor([[0, 0]])
     for other in (11 * 32 + 10, 10 * 32 + 13, 30 * 32 + 30):
         search.best_pixel, search.best_colour = torch.tensor([[one, other]]), colour
@@ -173,8 +198,7 @@ def test_pixels_that_stand_together_share_their_effect() -> None:
             alone = float(drawn[1 - place])
             assert float(shares[place]) == pytest.approx(whole - alone, abs=1e-6)
         kept = torch.tensor([[True, False]])
-        value = search._values(effect, search._candidates())
-        beside = search._beside(value, effect, search.best_pixel, colour, kept)[0, 0, other]
+        beside = search._beside(effect, search.best_pixel, colour, kept)[0, 0, other]
         # the crowd loses a little less than in truth where it is near, a little more where not
         truth = whole - float(drawn[0])
         assert abs(float(beside) - truth) < 0.12 * float(drawn[0])
@@ -198,15 +222,15 @@ def test_what_was_tried_in_vain_is_not_tried_again() -> None:
             assert not seen & set(new)
         seen |= set(new)
         scores = torch.randn(1, 5, dtype=torch.float64)
-        search.tell(Feedback(torch.ones(1).double(), torch.zeros(1).bool(), scores))
+        answer(search, scores, loss=1.0)
     search.loss = search.loss + 1000.0
     search.ask()
-    search.tell(Feedback(torch.ones(1).double(), torch.zeros(1).bool(), scores))
+    answer(search, scores, loss=1.0)
     assert not search.tried.any()  # the best mask is another
 
 
 def test_products_of_signs_are_alike_as_the_residual(monkeypatch) -> None:
-    monkeypatch.setattr(module, "_FEATURES", 40_000)
+    monkeypatch.setattr(masks, "_FEATURES", 40_000)
     search, _ = searching(random_images(1, (3, 6, 6)), 0)
     signs = []
     for changed in range(5):  # of four elements
@@ -218,7 +242,7 @@ def test_products_of_signs_are_alike_as_the_residual(monkeypatch) -> None:
         assert float((signs[0] * signs[changed]).mean()) == pytest.approx(expected, abs=0.03)
 
 
-@pytest.mark.parametrize("shape", [(3, 6, 5), (1, 3, 4), (5, 8, 8), (3, 70, 130)])
+@pytest.mark.parametrize("shape", [(3, 6, 5), (1, 3, 4), (5, 8, 8)])
 def test_candidates_are_swaps_of_the_best_mask(shape) -> None:
     images = random_images(3, shape)
     images[:, :, 0] = images[:, :, 0].round()  # some pixels have corner colours already
@@ -238,21 +262,163 @@ def test_candidates_are_swaps_of_the_best_mask(shape) -> None:
             assert len(new) == swaps  # what is taken out does not come back
             for p, c in new:
                 own = flat[row, :, p]
-                assert not torch.equal(own, search.grid.colours[c])
+                assert not torch.equal(own, search.prior.colours[c])
         assert torch.equal(edits.index, search.new_pixel)
-        scores = torch.randn(3, 5, generator=torch.Generator().manual_seed(age)).double()
-        loss = -scores.log_softmax(1)[:, 1]
-        search.tell(Feedback(loss, torch.zeros(3, dtype=torch.bool), scores))
+        answer(search, torch.randn(3, 5, generator=torch.Generator().manual_seed(age)).double())
 
 
 def test_large_images_have_cells() -> None:
     search, _ = searching(random_images(1, (3, 70, 130)), 11)
-    assert (search.grid.side, search.grid.cells) == (3, (24, 44))
+    assert isinstance(search, swaps.SwapBandit)
+    assert (search.prior.side, search.prior.cells) == (3, (24, 44))
     candidates = search._candidates()
-    assert torch.equal(search.grid.cell_of[candidates][0], torch.arange(24 * 44))
-    assert not torch.equal(candidates, search.pick(torch.tensor([0]))._candidates() + 1)
+    assert torch.equal(search.prior.cell_of[candidates][0], torch.arange(24 * 44))
     search.asked = search.asked + 1
     assert (candidates != search._candidates()).double().mean() > 0.5  # other pixels next time
+
+
+def listed(search, row: int, observation) -> list[tuple[int, torch.Tensor, float]]:
+    """The swaps of one observation: pixel, colour, and 1 put in or -1 taken out."""
+    pixel, colour, weight = (values[row].tolist() for values in observation)
+    colours = search.prior.colours
+    elements = zip(pixel, colour, weight, strict=True)
+    return [(p, colours[c], sign) for p, c, sign in elements if sign != 0]
+
+
+def fields_alike(image, cells: int, one, two, length: float) -> float:
+    """Covariance of what the fields say of two observations."""
+    side, w = -(-max(image.shape[1:]) // cells), image.shape[2]
+    total = 0.0
+    for p, c, sign in one:
+        for q, d, other in two:
+            (y, x), (v, u) = divmod(p, w), divmod(q, w)
+            steps = abs(y // side - v // side) + abs(x // side - u // side)
+            equal = float((c == d).double().mean())
+            pair = sign * scale_of(image, p, c) * other * scale_of(image, q, d)
+            total += pair * math.exp(-steps * side / length) * (0.55 + 0.45 * equal)
+    return total
+
+
+def owns_alike(image, one, two) -> float:
+    return 0.3 * sum(
+        sign * other * scale_of(image, p, c) * scale_of(image, q, d)
+        for p, c, sign in one
+        for q, d, other in two
+        if p == q and torch.equal(c, d)
+    )
+
+
+@pytest.mark.parametrize("shape", [(3, 7, 8), (1, 12, 5)])
+@pytest.mark.parametrize("rounds", [3, 9, 13, 70, 300])
+def test_the_inverse_is_that_of_the_covariance_of_swaps(shape, rounds) -> None:
+    images = random_images(2, shape)
+    search, asked = searching(images, rounds, queries=2000, length=3.0, cells=4)
+    for row in range(2):
+        # the first two masks are random, so no swaps
+        slots = [at % 12 for at in range(2, rounds)][-12:]
+        lists = [listed(search, row, one) for one in asked[2:]][-12:]
+        counts = torch.tensor([len(one) / 2 for one in lists]).double()
+        dense = torch.zeros(len(lists), len(lists)).double()
+        for i, one in enumerate(lists):
+            for j, two in enumerate(lists):
+                dense[i, j] = fields_alike(images[row], 4, one, two, 3.0)
+                dense[i, j] += owns_alike(images[row], one, two)
+        dense = dense + counts[:, None] * counts + torch.diag(0.01 * counts**2 + 0.02)
+        mine = search.inverse[row][slots][:, slots]
+        assert torch.allclose(mine @ dense, torch.eye(len(lists)).double(), atol=2e-3)
+        rest = [slot for slot in range(12) if slot not in slots]
+        assert not search.inverse[row][rest].any()
+
+
+def test_draws_of_swaps_have_the_mean_and_the_spread_of_the_posterior() -> None:
+    image, n, count = random_images(1, (3, 8, 8)), 6000, 9
+    one, asked = searching(image, 2 + count, length=2.0, cells=4)
+    many, _ = searching(image.expand(n, -1, -1, -1), 0, length=2.0, cells=4)
+    for name in (*MEMORY, "swaps", "best_pixel", "best_colour"):
+        setattr(many, name, getattr(one, name).expand(n, *getattr(one, name).shape[1:]))
+    for slot in range(2, 2 + count):  # each has draws of its own, which say something else
+        many.new_swap, many.new_paint, weight = (v.expand(n, -1) for v in asked[slot])
+        size = weight * many.prior.scale(many.images, many.new_swap, many.new_paint)
+        many.said[:, slot] = many._say(size)
+    effects, own = many._draw()
+    lists = [listed(one, 0, swap) for swap in asked[2:]]
+    direction = torch.cat([torch.ones(1), -one.best_z[0, 1:5].softmax(0), torch.zeros(5)])
+    y = one.z[0, 2 : 2 + count] @ direction.double()
+    inverse = one.inverse[0, 2 : 2 + count, 2 : 2 + count]
+    variance = float(y @ inverse @ y) / count
+    colours = one.prior.colours
+
+    def check(drawn, prior: float, with_swaps: list[float]) -> None:
+        alike = torch.tensor(with_swaps).double()
+        mean = float(alike @ inverse @ y)
+        spread = 0.6**2 * variance * (prior - float(alike @ inverse @ alike))
+        assert abs(float(drawn.mean()) - mean) < 4.5 * math.sqrt(spread / n)
+        assert float(drawn.var()) == pytest.approx(spread, rel=0.15)
+
+    for pixel, colour in ((0, 0), (27, 3), (61, 7)):
+        element = [(pixel, colours[colour], 1.0)]
+        scale = scale_of(image[0], pixel, colours[colour])
+        drawn = effects[:, colour, one.prior.cell_of[pixel]] * scale
+        check(drawn, scale**2, [fields_alike(image[0], 4, element, a, 2.0) for a in lists])
+    for place in range(4):
+        pixel, colour = int(one.best_pixel[0, place]), colours[one.best_colour[0, place]]
+        scale = scale_of(image[0], pixel, colour)
+        element = [(pixel, colour, 1.0)]
+        check(own[:, place], 0.3 * scale**2, [owns_alike(image[0], element, a) for a in lists])
+
+
+@pytest.mark.parametrize("shape", [(3, 40, 48), (1, 30, 30)])
+def test_swaps_stand_apart(shape) -> None:
+    images = random_images(2, shape)
+    images[:, :, 0] = images[:, :, 0].round()  # some pixels have corner colours already
+    search, _ = searching(images, 2, cells=20, pixels=9, queries=200)
+    columns = search.prior.cells[1]
+    for age in range(40):
+        before = search.best_pixel.clone()
+        search.ask()
+        for row in range(2):
+            pixel, colour = search.new_pixel[row].tolist(), search.new_colour[row].tolist()
+            new = set(pixel) - set(before[row].tolist())
+            assert len(set(pixel)) == 9
+            assert len(new) == round(float(search.radius[row]))
+            for p, c in zip(pixel, colour, strict=True):
+                own = images[row].flatten(1)[:, p]
+                assert p not in new or not torch.equal(own, search.prior.colours[c])
+            # not in the cells of what stays, and not in cells that touch
+            cells = {p: divmod(int(search.prior.cell_of[p]), columns) for p in pixel}
+            for p in new:
+                for q in set(pixel) - {p}:
+                    far = max(abs(a - b) for a, b in zip(cells[p], cells[q], strict=True))
+                    assert far > (1 if q in new else 0)
+        answer(search, torch.randn(2, 5, generator=torch.Generator().manual_seed(age)).double())
+
+
+def test_the_number_of_swaps_follows_success() -> None:
+    search, _ = searching(random_images(1, (3, 20, 20)), 2, cells=10, pixels=9)
+    expected = 9.0
+    for better in (False,) * 8 + (True,) * 2 + (False,) * 40 + (True,):
+        search.ask()
+        answer(search, torch.zeros(1, 5).double(), loss=float(search.loss) - (1 if better else -1))
+        expected = min(9.0, max(1.0, expected * (1.5 if better else 1.5**-0.25)))
+        assert float(search.radius) == pytest.approx(expected)
+    assert expected == 1.5
+
+
+def test_swaps_find_the_best_elements_of_a_sum() -> None:
+    """Scores are a sum of smooth effects: the mask comes close to the best there is."""
+    shape, pixels = (3, 66, 66), 12
+    images = random_images(1, shape)
+    y, x = torch.meshgrid(torch.arange(66.0), torch.arange(66.0), indexing="ij")
+    effect = (torch.sin(y / 9) * torch.cos(x / 7)).flatten()
+    search, _ = searching(images, 0, pixels=pixels, queries=400, memory=200)
+    for _ in range(400):
+        search.ask()
+        total = effect[search.new_pixel].sum().double()
+        scores = torch.zeros(1, 5).double()
+        scores[0, 1] = total
+        answer(search, scores)
+    best = float(effect[search.best_pixel].sum())
+    assert best > 0.85 * float(effect.topk(pixels).values.sum())
 
 
 def test_probabilities_that_are_zero_or_rounded() -> None:

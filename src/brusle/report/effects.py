@@ -114,7 +114,7 @@ def follow(
         journal.keep_last()
     colours = np.empty((0, len(image)), np.float32)
     if journal.search is not None:
-        colours = journal.search.grid.colours.cpu().numpy()
+        colours = journal.search.prior.colours.cpu().numpy()
     moments = tuple(journal.moments.values())
     return result, EffectMaps(result.problems.images[0], result.images[0], colours, moments)
 
@@ -157,13 +157,13 @@ class _Journal:
 
 
 def _moment(search: Bandit, eot: int) -> Moment:
-    h, w = search.grid.size
+    h, w = search.prior.size
     pixel = search.best_pixel[0].cpu()
     return Moment(
         int(search.asked[0]) * eot,
         search.expected_effects()[0].view(-1, h, w).cpu().numpy(),
         torch.stack([pixel // w, pixel % w], 1).numpy(),
-        search.grid.colours[search.best_colour[0]].cpu().numpy(),
+        search.prior.colours[search.best_colour[0]].cpu().numpy(),
     )
 
 

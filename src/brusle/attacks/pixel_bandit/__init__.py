@@ -1,0 +1,70 @@
+"""PixelBandit: a sparse attack that models what pixels do to the scores. It is brusle's own.
+
+BruSLe learns from the sign of each change, PixelBandit from its size. Around a mask, a set of B
+elements (pixel, colour), the effects of elements on the log-odds are nearly additive, and alike for
+neighbours and for similar colours (`prior`). So the score is modelled as a sum of effects with a
+Gaussian-process prior (`search`). Every round draws effects from the posterior (Thompson sampling),
+takes elements out of the best mask without which it would be best, and puts in those elsewhere that
+promise most. What was tried in vain is not tried again before the best mask changes.
+
+In small images the model is one of whole masks (`masks`), in large ones one of swaps (`swaps`).
+Either way a query stays as cheap as the first: only the last ``memory`` observations are
+remembered, and the inverse of their covariance is updated in place when one replaces another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from brusle.attacks.base import SparseAttack, require_integer
+from brusle.attacks.pixel_bandit.masks import MaskBandit
+from brusle.attacks.pixel_bandit.prior import Prior
+from brusle.attacks.pixel_bandit.search import Bandit
+from brusle.attacks.pixel_bandit.swaps import SwapBandit
+from brusle.errors import InputError
+from brusle.goals import Loss
+from brusle.loop import Search
+from brusle.problems import Problems
+
+__all__ = ["Bandit", "PixelBandit"]
+
+
+@dataclass(frozen=True)
+class PixelBandit(SparseAttack):
+    """Thompson sampling of the effects of pixels.
+
+    Attributes:
+        pixels: most pixels that may differ from the original.
+        queries: most queries per image.
+        initial: random masks to begin with.
+        length: over how many pixels effects are alike; None is an eighth of the longer side.
+        decay: in small images, how fast the number of swapped elements falls to one.
+        memory: observations that the model remembers; None is 100 in small images and 300 in large.
+    """
+
+    initial: int = 2
+    length: float | None = None
+    decay: float = 0.2
+    memory: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_integer("initial", self.initial, least=1)
+        if self.memory is not None:
+            require_integer("memory", self.memory, least=2)
+        if self.length is not None and not self.length > 0:
+            raise InputError(f"length is {self.length}: it must be above 0")
+        if not self.decay > 0:
+            raise InputError(f"decay is {self.decay}: it must be above 0")
+
+    def loss_for(self, targeted: bool) -> Loss:
+        """Cross-entropy, which falls as the log-odds rise."""
+        return "ce"
+
+    def start(self, problems: Problems, seed: int, restart: int) -> Search:
+        """Nothing is known yet. An image is small if every pixel is a cell of its own."""
+        c, h, w = problems.shape
+        length = self.length or max(h, w) / 8
+        prior = Prior.of(h, w, c, length, problems.images.device)
+        search = MaskBandit if prior.side == 1 else SwapBandit
+        return search.start(self, prior, problems, seed, restart)
