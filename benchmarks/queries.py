@@ -33,8 +33,9 @@ import brusle
 from brusle.attacks import make
 from brusle.attacks.base import SparseAttack
 from brusle.data import load
+from brusle.defences import defend
 from brusle.loop import Feedback, Search, Session, run
-from brusle.oracle import Victim
+from brusle.oracle import Victim, put
 from brusle.problems import Candidates, Problems
 from brusle.results import AttackResult
 
@@ -48,9 +49,10 @@ class Timed:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.victim, name)
 
-    def __call__(self, images: Tensor) -> Tensor:
+    def draw(self, images: Tensor, keys: Tensor) -> Tensor:
+        """Ask the victim, whether it is randomised or not."""
         began = time.perf_counter()
-        scores = self.victim(images)
+        scores = put(self.victim, images, keys)
         self.seconds += time.perf_counter() - began
         return scores
 
@@ -201,6 +203,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--victim", default="zoo:cifar10-resnet20")
+    parser.add_argument("--defence", nargs="+", default=[], help="as in rnd:0.02")
     parser.add_argument("--data", default="sample")
     parser.add_argument("--goal", choices=("targeted", "untargeted"), default="targeted")
     parser.add_argument("--pixels", type=int, nargs="+", default=[10])
@@ -214,9 +217,9 @@ def main() -> None:
     args = parser.parse_args()
     known = (50, 100, 125, 200, 500, 1000, 2000, 3000)
     marks = [q for q in known if args.queries / 15 <= q <= args.queries]
-    victim = brusle.load_victim(args.victim)
+    victim = defend(brusle.load_victim(args.victim), args.defence)
     console = Console(width=max(100, Console().width))
-    console.print(f"{args.victim}, {args.data}, skip {args.skip}, torch {torch.__version__}")
+    console.print(f"{victim.name}, {args.data}, skip {args.skip}, torch {torch.__version__}")
     everything = []
     for pixels in args.pixels:
         lines = measure(args, victim, pixels, marks)
