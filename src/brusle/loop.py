@@ -48,6 +48,7 @@ class Feedback:
         gradient: ``(n, h * w, c)`` of the loss with respect to the candidates, for attacks that
             need it.
         output: what ``scores`` are.
+        randomised: the victim may answer the same candidate in another way.
     """
 
     loss: Tensor
@@ -55,6 +56,7 @@ class Feedback:
     scores: Tensor
     gradient: Tensor | None = None
     output: Output = "logits"
+    randomised: bool = False
 
 
 class Search(Rows):
@@ -538,7 +540,8 @@ class _Stage:
         loss = self.goal.losses(scores, live.labels, live.targets)
         reached = self.goal.reached(scores, live.labels, live.targets)
         gradient = None if answers.gradient is None else flatten_pixels(answers.gradient)
-        live.search.tell(Feedback(loss, reached, scores, gradient, self.goal.output))
+        output, varies = self.goal.output, traits(self.session.oracle.victim).randomised
+        live.search.tell(Feedback(loss, reached, scores, gradient, output, varies))
 
         if self.attack.shrinks:
             assert isinstance(candidates, Dense)

@@ -14,6 +14,7 @@ from typing import Any
 
 from brusle.errors import InputError
 
+DEFAULT_ATTACKS = ("brusle", "pixel-bandit")  # of an evaluation: the paper's, and the best
 _WORDS: dict[str, Any] = {"true": True, "on": True, "false": False, "off": False, "none": None}
 
 

@@ -6,6 +6,7 @@ from brusle.attacks.base import SparseAttack
 from brusle.attacks.brusle import BruSLe
 from brusle.attacks.combined import Ensemble
 from brusle.attacks.pgd0 import PGD0
+from brusle.attacks.pixel_bandit import PixelBandit
 from brusle.attacks.pointwise import Pointwise
 from brusle.attacks.sigma_zero import SigmaZero
 from brusle.attacks.sparse_evo import SparseEvo
@@ -28,7 +29,11 @@ def standard(victim: Victim, pixels: int, queries: int) -> Ensemble:
     if traits(victim).gives == "label":
         members: list[SparseAttack] = [SparseEvo(pixels, queries), Pointwise(pixels, queries)]
         return Ensemble(members, "Standard")
-    members = [BruSLe(pixels, queries), SparseRS(pixels, queries)]
+    members = [
+        PixelBandit(pixels, queries),
+        BruSLe(pixels, queries),
+        SparseRS(pixels, queries),
+    ]
     if traits(victim).differentiable:
         members = [SigmaZero(pixels, queries), PGD0(pixels, queries), *members]
     return Ensemble(members, "Standard")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from brusle.names import DEFAULT_ATTACKS
+
 if TYPE_CHECKING:
     from brusle.evaluation.engines import Engine
     from brusle.oracle import Victim
@@ -111,7 +113,7 @@ def search_options(queries: int, several: bool = False) -> Decorator:
         click.option(
             "--attack",
             "attacks" if several else "spec",
-            default=("brusle",) if several else "brusle",
+            default=DEFAULT_ATTACKS if several else "brusle",
             multiple=several,
             show_default=True,
             help="The attack, with options as in brusle:palette=uniform,colours=2; see `brusle "

@@ -29,7 +29,7 @@ from brusle.evaluation.runner import DEFAULT_PIXELS, evaluate
 from brusle.evaluation.runs import Run
 from brusle.evaluation.store import GoalName
 from brusle.evaluation.workload import GOALS
-from brusle.names import hint
+from brusle.names import DEFAULT_ATTACKS, hint
 from brusle.oracle import Victim
 
 
@@ -71,7 +71,7 @@ class Plan(BaseModel):
     limit: PositiveInt | None = 100
     targets: PositiveInt | Literal["all"] = 1
     goals: Annotated[tuple[GoalName, ...], BeforeValidator(_several)] = GOALS
-    attacks: Names = ("brusle",)
+    attacks: Names = DEFAULT_ATTACKS
     standard: bool = False
     minimal: bool = False
     pixels: Counts | dict[GoalName, Counts] | None = None
@@ -92,7 +92,7 @@ class Plan(BaseModel):
             first = error.errors()[0]
             place = first["loc"][0] if first["loc"] else "it"
             raise InputError(f"{where}: {place} is {first['input']!r}: {first['msg']}") from error
-        if plan.standard and (plan.minimal or plan.attacks != ("brusle",)):
+        if plan.standard and (plan.minimal or plan.attacks != DEFAULT_ATTACKS):
             raise InputError(f"{where}: standard chooses the attacks: leave attacks, minimal out")
         return plan
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import brusle
+from brusle.attacks import make
 from brusle.attacks.base import AnyAttack
 from brusle.errors import DataError, InputError
 from brusle.evaluation.engines import Engine, Local, Recipe, Setting, Shard
@@ -20,6 +21,7 @@ from brusle.evaluation.starts import StartingImages
 from brusle.evaluation.store import GoalName, Record, Row, Store
 from brusle.evaluation.workload import GOALS, Data, Workload, check_fit
 from brusle.loop import Progress, check_needs, notes_on
+from brusle.names import DEFAULT_ATTACKS
 from brusle.oracle import Victim, traits
 from brusle.victims import default_batch_size
 
@@ -52,7 +54,8 @@ def evaluate(
         victim: a name, an ``nn.Module`` that returns logits, or a victim.
         data: a name, a `Dataset`, a `Source`, or a pair of images and labels.
         attacks: attacks with their budgets, for each goal or for all, or a function of the victim
-            that returns them; None is BruSLe with the `DEFAULT_PIXELS` and 300 queries.
+            that returns them; None is BruSLe and PixelBandit with the
+            `DEFAULT_PIXELS` and 300 queries.
         goal: ``"untargeted"``, ``"targeted"``, or both.
         out: a folder for rows, summary and adversarial images; nothing is written if None. What
             it holds already is not run again: the same call goes on after an interruption, and
@@ -253,7 +256,10 @@ def _settings(
         if goal not in GOALS:
             raise InputError(f"goal is {goal!r}: choose from {', '.join(GOALS)}")
     if attacks is None:
-        attacks = {g: [brusle.attacks.BruSLe(p, 300) for p in DEFAULT_PIXELS[g]] for g in goals}
+        attacks = {
+            g: [make(name, p, 300) for p in DEFAULT_PIXELS[g] for name in DEFAULT_ATTACKS]
+            for g in goals
+        }
     if not isinstance(attacks, Mapping):
         attacks = dict.fromkeys(goals, attacks)
     pairs = [(attack, goal) for goal in goals for attack in attacks.get(goal, ())]

@@ -22,6 +22,7 @@ from torch import Tensor
 from brusle import rng
 from brusle.attacks.pixel_bandit.prior import Prior
 from brusle.attacks.pixel_bandit.search import FIELD, NOISE, RESIDUAL, SIGN, Bandit
+from brusle.loop import Feedback
 from brusle.problems import Problems
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ MEMORY = 100  # observations, if nothing else is said
 _CONSTANT = 100.0  # prior variance of the constant, in squared scales of an effect
 _RESIDUAL_SHARE, _RESIDUAL_REACH = 0.1, 0.6  # its variance and its reach, in pixel budgets
 _NOISE = 0.05  # variance of what no model explains
+_LEVELS = (_NOISE, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # it may have if the victim is randomised
+_REVIEW = 16  # queries between choices of one of them
 _FEATURES = 128  # signs that a residual is drawn from
 
 
@@ -43,6 +46,7 @@ class MaskBandit(Bandit):
     first: Tensor  # (n, classes): scores of the first mask; all others are relative to it
     base: Tensor  # (n, classes): sum of the scores of the random masks
     counted: Tensor  # (n, 1): how many these are
+    noise: Tensor  # (n,): variance of the noise of observations
 
     @classmethod
     def start(
@@ -63,6 +67,7 @@ class MaskBandit(Bandit):
             first=torch.zeros_like(fields["best_z"]),
             base=torch.zeros_like(fields["best_z"]),
             counted=torch.zeros_like(fields["floor"]),
+            noise=torch.full_like(fields["loss"], _NOISE),
         )
 
     def _propose(self) -> tuple[Tensor, Tensor]:
@@ -90,7 +95,7 @@ class MaskBandit(Bandit):
         residual = self._numbers(RESIDUAL, _FEATURES)
         share = _RESIDUAL_SHARE * self.settings.pixels / _FEATURES
         wrong = math.sqrt(share) * (self.parity @ residual[:, :, None])[:, :, 0]
-        noise = math.sqrt(_NOISE) * self._numbers(NOISE, self.z.shape[1])
+        noise = self.noise.sqrt()[:, None] * self._numbers(NOISE, self.z.shape[1])
         weight, scale, learned = self._weights(self._look_up(drawn) + wrong + noise)
         return self._posterior(weight) + scale[:, :, None] * drawn, learned
 
@@ -165,6 +170,46 @@ class MaskBandit(Bandit):
         falling = torch.exp(-self.settings.decay * age.double())
         return (1 + (b - 1) * falling).round().long()
 
+    def tell(self, feedback: Feedback) -> None:
+        """With noise, the best mask is not the one with the best answer, but the likeliest one."""
+        super().tell(feedback)
+        if not feedback.randomised:
+            return
+        self._review_noise()
+        y = self._observed()
+        added = (self.noise - _NOISE)[:, None] * (self.inverse @ y[:, :, None])[:, :, 0]
+        rows = torch.arange(len(y), device=y.device)
+        slot = (y - added).masked_fill(self.known == 0, -torch.inf).argmax(1)
+        pixel, colour = self.pixel[rows, slot], self.colour[rows, slot]
+        same = ((pixel == self.best_pixel) & (colour == self.best_colour)).all(1)
+        self.best_pixel, self.best_colour = pixel, colour
+        self.best_z = self.z[rows, slot] + self.first
+        self.tried = self.tried & same[:, None, None]
+
+    def _review_noise(self) -> None:
+        """Now and then, take the noise under which the observations are likeliest.
+
+        Only for victims that say they are randomised: what the model gets wrong about others looks
+        like noise, too, but comes again in the same place.
+        """
+        rows = (self.asked % _REVIEW == 0).nonzero()[:, 0]
+        if not len(rows):
+            return
+        here = self.pick(rows)
+        y, known = here._observed(), here.known
+        bare = here.covariance - torch.diag_embed(here.noise[:, None] * known)
+        likeliest, noise = torch.full_like(here.noise, -torch.inf), here.noise
+        for level in _LEVELS:
+            root = torch.linalg.cholesky(bare + torch.diag_embed(level * known + 1 - known))
+            fit = (y * torch.cholesky_solve(y[:, :, None], root)[:, :, 0]).sum(1)
+            spread = root.diagonal(dim1=1, dim2=2).log().sum(1)
+            likely = -0.5 * known.sum(1) * fit.clamp_min(1e-12).log() - spread
+            noise = torch.where(likely > likeliest, level, noise)
+            likeliest = torch.maximum(likely, likeliest)
+        self.noise[rows] = noise
+        self.covariance[rows] = bare + torch.diag_embed(noise[:, None] * known)
+        self._invert(rows)
+
     def _learn(self, z: Tensor, better: Tensor) -> None:
         """The mask goes into the next slot; random ones also count for the constant."""
         new = (self.counted == 0).double()
@@ -183,7 +228,8 @@ class MaskBandit(Bandit):
         self.known[rows, slot] = 1.0
         alike = self._look_up(self._alike(effect, size))
         shared = (self._places(self.new_pixel, self.new_colour) >= 0).sum(2)
-        self._add(slot, (alike + self._kinship(shared)).double() + _CONSTANT, _NOISE)
+        alike = (alike + self._kinship(shared)).double() + _CONSTANT
+        self._add(slot, alike, self.noise)
 
     def _signs(self) -> Tensor:
         """``(n, features)``: products of the random signs of the elements of the new mask."""

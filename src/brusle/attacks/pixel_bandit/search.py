@@ -113,11 +113,11 @@ class Bandit(Search):
         initial = self.initial()
         if not bool(initial.all()):
             self.new_pixel, self.new_colour = self._propose()
-        if bool(initial.any()):
-            rows = (initial & ~self.given).nonzero()[:, 0]
-            self.new_pixel[rows], self.new_colour[rows] = self._random_masks(rows)
-            self.new_pixel[self.given] = self.best_pixel[self.given]
-            self.new_colour[self.given] = self.best_colour[self.given]
+        random = (initial & ~self.given).nonzero()[:, 0]
+        if len(random):
+            self.new_pixel[random], self.new_colour[random] = self._random_masks(random)
+        self.new_pixel[self.given] = self.best_pixel[self.given]
+        self.new_colour[self.given] = self.best_colour[self.given]
         return Edits(self.new_pixel, self.prior.colours[self.new_colour])
 
     def initial(self) -> Tensor:
@@ -162,7 +162,7 @@ class Bandit(Search):
         raise NotImplementedError
 
     def _learn(self, z: Tensor, better: Tensor) -> None:
-        """Remember the scores of the mask just asked."""
+        """Put the scores of the mask just asked into the model, which may be the best so far."""
         raise NotImplementedError
 
     def _observed(self) -> Tensor:
@@ -332,13 +332,13 @@ class Bandit(Search):
             self.inverse[rows, :, slot] = 0.0
         return rows, slot
 
-    def _add(self, slot: Tensor, alike: Tensor, noise: Tensor | float) -> None:
+    def _add(self, slot: Tensor, alike: Tensor, noise: Tensor) -> None:
         """Put the observation in ``slot`` into the inverse, if there is one.
 
         Args:
             slot: ``(n,)``.
             alike: ``(n, slots)`` covariance with all observations, and with itself but for noise.
-            noise: its variance.
+            noise: ``(n,)`` its variance.
         """
         rows = torch.arange(len(slot), device=slot.device)
         there = self.known[rows, slot]
@@ -355,10 +355,13 @@ class Bandit(Search):
         # replacing observations adds up rounding errors, so now and then the inverse is made anew
         stale = (self.asked > self.known.shape[1]) & (self.asked % _REFRESH == 0)
         if bool(stale.any()):
-            at = stale.nonzero()[:, 0]
-            known = self.known[at]
-            whole = self.covariance[at] + torch.diag_embed(1 - known)  # an empty slot stays apart
-            self.inverse[at] = torch.linalg.inv(whole) * known[:, :, None] * known[:, None]
+            self._invert(stale.nonzero()[:, 0])
+
+    def _invert(self, rows: Tensor) -> None:
+        """Make the inverse anew."""
+        known = self.known[rows]
+        whole = self.covariance[rows] + torch.diag_embed(1 - known)  # an empty slot stays apart
+        self.inverse[rows] = torch.linalg.inv(whole) * known[:, :, None] * known[:, None]
 
 
 def total(values: Tensor) -> Tensor:

@@ -131,8 +131,9 @@ class SwapBandit(Bandit):
         drawn = self.prior.loading @ fields
         signs = self._signs(self.best_pixel, self.best_colour)
         own = math.sqrt(_OWN) * (signs @ mix[:, _BASIS:, None])[:, :, 0]
-        noise = self._noise(self.swaps).sqrt() * self._numbers(NOISE, slots + 1)[:, 1:]
-        toll = math.sqrt(_TOLL) * self.swaps * self._numbers(NOISE, slots + 1)[:, :1]
+        numbers = self._numbers(NOISE, slots + 1)
+        noise = self._noise(self.swaps).sqrt() * numbers[:, 1:]
+        toll = math.sqrt(_TOLL) * self.swaps * numbers[:, :1]
         said = (self.said @ mix[:, :, None])[:, :, 0]
         weight, scale, _ = self._weights(said + noise + toll)
         sizes = self.prior.scale(self.images, self.best_pixel, self.best_colour)
