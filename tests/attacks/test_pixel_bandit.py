@@ -421,6 +421,49 @@ def test_swaps_find_the_best_elements_of_a_sum() -> None:
     assert best > 0.85 * float(effect.topk(pixels).values.sum())
 
 
+def noisy(search, sigma: float, rounds: int, varies: bool) -> None:
+    """Answer with a sum of effects of positions and random numbers of this spread."""
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(rounds):
+        search.ask()
+        score = search.new_pixel.double().sum(1) / 100
+        scores = torch.zeros(len(score), 5).double()
+        scores[:, 1] = score + sigma * torch.randn(len(score), generator=generator)
+        loss = -scores.log_softmax(1)[:, 1]
+        wrong = torch.zeros(len(score), dtype=torch.bool)
+        search.tell(Feedback(loss, wrong, scores, randomised=varies))
+
+
+def test_noise_is_estimated_where_the_victim_is_randomised() -> None:
+    chosen = {}
+    for sigma in (0.0, 0.3, 3.0):
+        search, _ = searching(random_images(8, (3, 8, 8)), 0, memory=60, queries=70)
+        noisy(search, sigma, 64, varies=True)
+        chosen[sigma] = search.noise.log().mean().exp()
+        for row in range(8):  # the inverse has kept up
+            whole = search.covariance[row]
+            assert torch.allclose(whole @ search.inverse[row], torch.eye(60).double(), atol=1e-3)
+    assert chosen[0.0] < chosen[0.3] < chosen[3.0]
+    search, _ = searching(random_images(8, (3, 8, 8)), 0, memory=60, queries=70)
+    noisy(search, 3.0, 64, varies=False)
+    assert (search.noise == 0.05).all()
+
+
+def test_the_best_mask_of_a_randomised_victim_is_the_likeliest() -> None:
+    search, _ = searching(random_images(30, (3, 8, 8)), 0, memory=60, queries=70)
+    noisy(search, 1.0, 50, varies=True)
+    luckiest = 0
+    for row in range(30):
+        y = search._observed()[row, :50]
+        whole = search.covariance[row, :50, :50]
+        bare = whole - (search.noise[row] - 0.05) * torch.eye(50)
+        # chosen along the slope at the best mask before; the scores of one class alone vary here
+        expected = int((bare @ torch.linalg.solve(whole, y)).argmax())
+        luckiest += expected == int(y.argmax())
+        assert torch.equal(search.pixel[row, expected], search.best_pixel[row])
+    assert luckiest < 20
+
+
 def test_probabilities_that_are_zero_or_rounded() -> None:
     search, _ = searching(random_images(2, (3, 6, 6)), 0)
     scores = torch.tensor([[0.7, 0.02, 0.28, 0.0, 0.0], [0.5, 0.0, 0.25, 0.25, 0.0]]).double()

@@ -151,7 +151,11 @@ def test_evaluate_prints_a_table_and_writes_a_run_folder(tmp_path) -> None:
     answer = run("evaluate", *options, cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
     said = json.loads(answer.stdout)
-    assert [s["goal"] for s in said["settings"]] == ["untargeted", "targeted"]
+    assert [(s["goal"], s["attack"]) for s in said["settings"]] == [
+        (goal, attack)
+        for goal in ("untargeted", "targeted")
+        for attack in ("BruSLe", "PixelBandit")
+    ]
     assert all(s["summary"]["images"] == 10 for s in said["settings"])
     assert {p.name for p in (tmp_path / "run").iterdir()} == {
         "adversarial", "curve.png", "gallery.png", "pairs.json", "results.lock",
@@ -162,7 +166,7 @@ def test_evaluate_prints_a_table_and_writes_a_run_folder(tmp_path) -> None:
     assert max(map(len, lines)) <= 80
     assert "…" not in answer.stderr  # nothing was cut at 80 columns
     again = run("evaluate", *options, cwd=tmp_path)
-    assert "20 attacks were stored already and not run again" in again.stderr
+    assert "40 attacks were stored already and not run again" in again.stderr
     assert json.loads(again.stdout)["settings"] == said["settings"]
 
 
@@ -179,7 +183,7 @@ def test_evaluate_several_attacks_and_the_standard_ensemble(tmp_path) -> None:
     answer = run("evaluate", *options, "--standard", "--out", "b", cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
     setting = json.loads(answer.stdout)["settings"][0]
-    assert setting["attack"] == "Standard" and len(setting["options"]["attacks"]) == 4
+    assert setting["attack"] == "Standard" and len(setting["options"]["attacks"]) == 5
     assert max(map(len, answer.stderr.splitlines())) <= 80
 
 
@@ -197,9 +201,9 @@ def test_evaluate_the_fewest_pixels(tmp_path) -> None:
     )
     answer = run("evaluate", *options, "--minimal", "--out", "run", cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
-    setting = json.loads(answer.stdout)["settings"][0]
-    assert setting["attack"] == "minimal BruSLe"
-    assert setting["summary"]["mean_pixels"] < 20
+    settings = json.loads(answer.stdout)["settings"]
+    assert [s["attack"] for s in settings] == ["minimal BruSLe", "minimal PixelBandit"]
+    assert all(s["summary"]["mean_pixels"] < 20 for s in settings)
 
 
 def test_attack_with_labels_only_begins_at_the_given_image(photos) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 import brusle
-from brusle.attacks import BruSLe, Ensemble, Minimal, SparseRS
+from brusle.attacks import BruSLe, Ensemble, Minimal, PixelBandit, SparseRS
 from brusle.errors import DataError, InputError
 from brusle.evaluation.plan import Plan
 
@@ -26,9 +26,10 @@ def test_attacks_of_a_plan() -> None:
     assert attacks["targeted"] == [BruSLe(7, 300), SparseRS(7, 300, synthetic=True)]
     assert [a.pixels for a in attacks["untargeted"]] == [2, 2, 5, 5]  # not said: the defaults
     fewest = Plan.of({"minimal": True, "goals": "targeted", "pixels": 9, "queries": 50})
-    assert fewest.attacks_on(VICTIM) == {"targeted": [Minimal(BruSLe(9, 10), 50)]}
+    both = [Minimal(BruSLe(9, 10), 50), Minimal(PixelBandit(9, 10), 50)]
+    assert fewest.attacks_on(VICTIM) == {"targeted": both}
     several = Plan.of({"standard": True, "goals": "untargeted", "pixels": 4, "queries": 5})
-    members = [BruSLe(4, 5), SparseRS(4, 5)]  # a function has no gradients
+    members = [PixelBandit(4, 5), BruSLe(4, 5), SparseRS(4, 5)]  # a function has no gradients
     assert several.attacks_on(VICTIM) == {"untargeted": [Ensemble(members, "Standard")]}
 
 
@@ -76,7 +77,8 @@ def test_a_plan_does_what_its_options_do(tmp_path) -> None:
     values = {"goals": "targeted", "pixels": 8, "queries": 12, "limit": 10, "seeds": 4}
     plan = Plan.of(values)
     run = plan.evaluate(tmp_path, batch_size=20)
-    same = brusle.evaluate(attacks=[BruSLe(8, 12)], goal="targeted", limit=10, seed=4)
+    attacks = [BruSLe(8, 12), PixelBandit(8, 12)]
+    same = brusle.evaluate(attacks=attacks, goal="targeted", limit=10, seed=4)
     assert list(run.rows()) == list(same.rows())
     (session,) = run.about["sessions"]
     assert Plan.of(session["plan"]) == plan
