@@ -10,7 +10,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 .PHONY: demo test test-ray test-all check bench clean
 
 demo: $(VENV)/.installed
-	$(BIN)/brusle evaluate
+	$(BIN)/brusle evaluate --limit 70
 
 test: check
 	$(PYTEST) -m "not slow"

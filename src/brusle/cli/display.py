@@ -48,12 +48,12 @@ class Display:
         # work is counted in queries: images finish in bursts, queries do not
         speed = progress.queries / max(now - began, 1e-9)
         text = (
-            f"{progress.finished:>3}/{progress.total} images, {progress.successes} fooled, "
+            f"{progress.finished:>3}/{progress.total}, {progress.successes} fooled, "
             f"{_round(speed)} queries/s"
         )
         if progress.remaining:
             # an upper bound: every success shortens it
-            text += f", at most {_clock(progress.remaining / max(speed, 1e-9))} left"
+            text += f", under {_clock(progress.remaining / max(speed, 1e-9))} left"
         else:
             text += f", took {_clock(now - began)}"
         total = progress.queries + progress.remaining
