@@ -161,8 +161,9 @@ def test_evaluate_prints_a_table_and_writes_a_run_folder(tmp_path) -> None:
         "adversarial", "curve.png", "gallery.png", "pairs.json", "results.lock",
         "results.sqlite", "rows.csv", "rows.json", "run.json",
     }  # fmt: skip
-    assert "robust %" in answer.stderr  # the table goes to people
+    assert "robust" in answer.stderr  # the table goes to people
     lines = answer.stderr.splitlines()
+    assert sum(line.startswith(" PixelBandit ") for line in lines) == 2  # not folded
     assert max(map(len, lines)) <= 80
     assert "…" not in answer.stderr  # nothing was cut at 80 columns
     again = run("evaluate", *options, cwd=tmp_path)

@@ -44,7 +44,7 @@ def summary_table(run: Run) -> Table:
     table.add_column("ASR %\n\\[95 % CI]", justify="right", no_wrap=True)
     if randomised:
         table.add_column("stable\nASR %", justify="right", no_wrap=True)
-    robust = "robust %" if several else "robust %\n\\[95 % CI]"
+    robust = "robust\n%" if several else "robust %\n\\[95 % CI]"
     table.add_column(robust, justify="right", no_wrap=True)
     table.add_column("queries\nmedian", justify="right", no_wrap=True)
     table.add_column("\nmean", justify="right", no_wrap=True)
