@@ -34,6 +34,7 @@ from brusle.attacks import make
 from brusle.attacks.base import SparseAttack
 from brusle.data import load
 from brusle.defences import defend
+from brusle.errors import BrusleError
 from brusle.loop import Feedback, Search, Session, run
 from brusle.oracle import Victim, put
 from brusle.problems import Candidates, Problems
@@ -230,4 +231,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BrusleError as error:
+        raise SystemExit(f"error: {error}") from None

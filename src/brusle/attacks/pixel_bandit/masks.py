@@ -28,7 +28,7 @@ from brusle.problems import Problems
 if TYPE_CHECKING:
     from brusle.attacks.pixel_bandit import PixelBandit
 
-MEMORY = 100  # observations, if nothing else is said
+_MEMORY = 100  # observations, if nothing else is said
 _CONSTANT = 100.0  # prior variance of the constant, in squared scales of an effect
 _RESIDUAL_SHARE, _RESIDUAL_REACH = 0.1, 0.6  # its variance and its reach, in pixel budgets
 _NOISE = 0.05  # variance of what no model explains
@@ -53,7 +53,7 @@ class MaskBandit(Bandit):
         cls, settings: PixelBandit, prior: Prior, problems: Problems, seed: int, restart: int
     ) -> MaskBandit:
         """Nothing is known yet."""
-        slots = min(settings.memory or MEMORY, settings.queries)
+        slots = min(settings.memory or _MEMORY, settings.queries)
         fields = cls.blank(settings, prior, problems, seed, restart)
         remembered = cls.memory(problems, prior, slots, settings.pixels)
         # -1 is no colour: elements of empty slots are nowhere
@@ -154,9 +154,8 @@ class MaskBandit(Bandit):
         own.scatter_add_(1, place.clamp_min(0).view(n, -1), known)
         k, cells = self.tried.shape[1:]
         others = learned.new_zeros(n, k * cells)
-        element = self.colour.clamp_min(0) * cells + self.pixel
         known = torch.where(within, 0.0, (1 / step - 1) * weight).view(n, -1)
-        others.scatter_add_(1, element.view(n, -1), known)
+        others.scatter_add_(1, self.effect.view(n, -1), known)
         return own, others.view(n, k, cells)
 
     def _kinship(self, shared: Tensor) -> Tensor:

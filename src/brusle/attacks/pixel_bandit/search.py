@@ -162,7 +162,12 @@ class Bandit(Search):
         raise NotImplementedError
 
     def _learn(self, z: Tensor, better: Tensor) -> None:
-        """Put the scores of the mask just asked into the model, which may be the best so far."""
+        """Put the scores of the mask just asked into the model.
+
+        Args:
+            z: ``(n, classes)``.
+            better: ``(n,)``: it is the best so far.
+        """
         raise NotImplementedError
 
     def _observed(self) -> Tensor:
