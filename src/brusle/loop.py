@@ -25,7 +25,7 @@ from brusle import rng
 from brusle.allocation import keep_freed_memory
 from brusle.errors import InputError, VictimError
 from brusle.goals import Goal, Loss, Output
-from brusle.oracle import Answers, Column, Oracle, Victim, traits
+from brusle.oracle import Answers, Column, Oracle, Victim, check_shape, traits
 from brusle.problems import Candidates, Dense, Edits, Problems, changed_pixels, flatten_pixels
 from brusle.results import AttackResult, Status
 from brusle.rows import Rows
@@ -255,6 +255,7 @@ class Session:
         if eot > attack.queries:
             raise InputError(f"{attack.queries} queries are not enough for one answer of eot={eot}")
         check_needs(attack, victim)
+        check_shape(problems.shape, victim)
         self.attack, self.problems, self.seed = attack, problems, seed
         self.on_progress, self.on_settled = on_progress, on_settled
         streams = rng.streams(seed, problems.ids)

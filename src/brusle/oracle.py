@@ -73,6 +73,20 @@ def traits(victim: Victim) -> Traits:
     return Traits(**said)
 
 
+def check_shape(shape: Sequence[int], victim: Victim, what: str = "images") -> None:
+    """Raise if ``victim`` says that it takes images of another shape.
+
+    Args:
+        shape: (channels, height, width).
+        victim: the victim.
+        what: whose shape it is, for the message.
+    """
+    known = traits(victim).shape
+    if known is not None and tuple(shape) != tuple(known):
+        have, want = (" x ".join(map(str, s)) for s in (shape, known))
+        raise InputError(f"{what} are {have}, {victim.name} takes {want}")
+
+
 def put(victim: Victim, images: Tensor, keys: Tensor) -> Tensor:
     """Ask ``victim``; if it draws random numbers, they are a function of the ``(n,)`` ``keys``.
 

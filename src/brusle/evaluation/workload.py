@@ -23,7 +23,7 @@ from brusle.evaluation.pairs import (
 )
 from brusle.evaluation.pairs import manifest as make_manifest
 from brusle.evaluation.store import GoalName
-from brusle.oracle import Victim, traits
+from brusle.oracle import Victim, check_shape, traits
 from brusle.problems import Problems
 
 Data = str | Source | Dataset | tuple[Any, Any]
@@ -160,9 +160,7 @@ def chosen_rows(data: Source, limit: int | None) -> Sequence[int]:
 def check_fit(data: Source, shape: tuple[int, ...], victim: Victim) -> None:
     """Raise if the victim cannot mean what the data means: other shape, or other classes."""
     known = traits(victim)
-    if known.shape is not None and tuple(shape) != tuple(known.shape):
-        have, want = (" x ".join(map(str, s)) for s in (shape, known.shape))
-        raise InputError(f"images of {data.name} are {have}, {victim.name} takes {want}")
+    check_shape(shape, victim, f"images of {data.name}")
     if not known.classes:
         return
     top = int(data.labels.max())

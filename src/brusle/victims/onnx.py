@@ -16,6 +16,7 @@ from brusle.data.images import Framing, Shape
 from brusle.errors import InputError, VictimError
 from brusle.goals import Output
 from brusle.names import Name, hint
+from brusle.normalisation import normalise
 from brusle.victims.batches import in_fixed_batches
 from brusle.victims.options import (
     Normalisation,
@@ -156,7 +157,7 @@ class OnnxVictim:
                 torch.tensor(values).view(1, -1, 1, 1)
                 for values in (self.normalisation.mean, self.normalisation.std)
             )
-            images = (images - mean) / std
+            images = normalise(images, mean, std)
         if self.layout == "nhwc":
             images = images.permute(0, 2, 3, 1)
         return images.to(self._dtype).contiguous()

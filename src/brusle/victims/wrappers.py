@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from brusle import normalisation
 from brusle.allocation import keep_freed_memory
 from brusle.data.images import Framing
 from brusle.errors import InputError, VictimError
@@ -212,7 +213,7 @@ class _Normalise(nn.Module):
         self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        return (x - self.mean) / self.std
+        return normalisation.normalise(x, self.mean, self.std)
 
 
 def _check_output(output: object) -> None:
