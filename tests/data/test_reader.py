@@ -76,7 +76,13 @@ def test_48_bit_colours_and_64_bit_opaque_ones(tmp_path) -> None:
 def test_numbers_without_a_known_range_are_refused(tmp_path) -> None:
     Image.fromarray(RAMP.astype(np.float32)).save(tmp_path / "float.tif")
     Image.fromarray(RAMP.astype(np.int32)).save(tmp_path / "long.tif")
-    for name, mode in (("float.tif", "F"), ("long.tif", "I")):
+    Image.fromarray(RAMP).save(tmp_path / "inverse.tif")
+    meaning = struct.pack("<HHIHH", 262, 3, 1, 1, 0)  # tag, type, count, black is zero
+    content = (tmp_path / "inverse.tif").read_bytes()
+    assert content.count(meaning) == 1
+    inverse = struct.pack("<HHIHH", 262, 3, 1, 0, 0)
+    (tmp_path / "inverse.tif").write_bytes(content.replace(meaning, inverse))
+    for name, mode in (("float.tif", "F"), ("long.tif", "I"), ("inverse.tif", "I;16")):
         with pytest.raises(DataError, match=f"{name} has pixels of mode {mode}.* 16-bit PNG$"):
             read_image(tmp_path / name)
 

@@ -74,8 +74,8 @@ if TYPE_CHECKING:
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Run folder. Default: runs/ and a name that is the same for the same plan. What it holds "
-    "is not run again.",
+    help="Run folder. Default: runs/ and a name that is the same for the same plan, images and "
+    "weights. What it holds is not run again.",
 )
 @click.pass_context
 def command(
@@ -108,7 +108,7 @@ def command(
     console = Console(stderr=as_json)
     with Display(console) as display:
         run = plan.evaluate(
-            out or Path("runs") / plan.name,
+            out or plan.folder,
             device=device,
             batch_size=batch_size,
             engine=engine(workers, address),

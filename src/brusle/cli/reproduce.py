@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder. Default: runs/ and a name that follows from the plan, so that the same command "
-    "goes on where it was interrupted.",
+    help="Folder. Default: runs/ and a name that follows from plan and weights, so that the same "
+    "command goes on where it was interrupted.",
 )
 @click.option("--plan", "only_plan", is_flag=True, help="Print the plans as YAML and run nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

@@ -181,15 +181,14 @@ def _is_transparent(picture: Image.Image) -> bool:
         return isinstance(key, tuple) or bool((np.asarray(picture) == key).any())
     if key is None and picture.mode not in _ALPHA:
         return False
-    least, _ = picture.convert("RGBA").getchannel("A").getextrema()
-    return bool(least < 255)
+    return int(np.asarray(picture.convert("RGBA").getchannel("A")).min()) < 255
 
 
 def _has_wide_key(picture: Image.Image) -> bool:
     """Whether the file calls a 16-bit level or colour transparent, which Pillow cannot convert."""
     key = picture.info.get("transparency")
     if isinstance(key, tuple):
-        return max(key) > 255
+        return bool(max(key) > 255)
     return key is not None and picture.mode.startswith("I")
 
 
@@ -198,8 +197,8 @@ def _is_16_bit(file: Any) -> bool:
     if file.format == "TIFF":
         tags = file.tag_v2
         plain = tags.get(_TIFF_BITS) == (16,) and tags.get(_TIFF_MEANING) == _BLACK_IS_ZERO
-        return plain and file.mode.startswith("I;16")
-    return file.format in _16_BIT and file.mode.startswith("I")
+        return bool(plain and file.mode.startswith("I;16"))
+    return bool(file.format in _16_BIT and file.mode.startswith("I"))
 
 
 def _check_enlargement(before: tuple[int, int], after: list[int]) -> None:

@@ -15,16 +15,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, ValidationError
 
+import brusle
 from brusle.attacks import make, standard
 from brusle.attacks.base import AnyAttack
 from brusle.errors import DataError, InputError
+from brusle.evaluation.pairs import Manifest
+from brusle.evaluation.provenance import fingerprint
 from brusle.evaluation.runner import DEFAULT_PIXELS, evaluate
 from brusle.evaluation.runs import Run
 from brusle.evaluation.store import GoalName
@@ -106,16 +109,27 @@ class Plan(BaseModel):
         """A short hash that names the plan: the same for the same plan, however it was written."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
 
-    @property
-    def name(self) -> str:
-        """A name for a run folder: for people, with the digest."""
-        return re.sub(r"[^a-z0-9]+", "-", self.victim.lower())[-40:] + f"-{self.digest}"
+    def folder(self, victim: Victim, manifest: Manifest) -> Path:
+        """Where results go if nobody says: another folder for all that must not be mixed.
 
-    def evaluate(self, out: str | Path | None = None, **options: Any) -> Run:
+        Its name is for people, with a hash of the plan, the images and the version of brusle, and
+        the first digits of the victim's `fingerprint`: the same command goes on with the same
+        weights, and begins anew with others.
+        """
+        facts = f"{self.digest} {manifest.digest} {brusle.__version__}"
+        title = re.sub(r"[^a-z0-9]+", "-", self.victim.lower())[-40:].strip("-")
+        parts = (title, hashlib.sha256(facts.encode()).hexdigest()[:12], fingerprint(victim)[:8])
+        return Path("runs") / "-".join(filter(None, parts))
+
+    def evaluate(
+        self,
+        out: str | Path | Callable[[Victim, Manifest], Path] | None = None,
+        **options: Any,
+    ) -> Run:
         """Do it.
 
         Args:
-            out: as in `brusle.evaluate`.
+            out: as in `brusle.evaluate`, for example `folder`.
             **options: arguments of `brusle.evaluate` that do not change results: ``device``,
                 ``batch_size``, ``engine``, ``on_progress``.
         """

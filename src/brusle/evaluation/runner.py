@@ -34,7 +34,7 @@ def evaluate(
     data: Data = "sample",
     attacks: Attacks | Callable[[Victim], Attacks] | None = None,
     goal: GoalName | Sequence[GoalName] = GOALS,
-    out: str | Path | None = None,
+    out: str | Path | Callable[[Victim, Manifest], Path] | None = None,
     *,
     pairs: str | Path | Manifest | None = None,
     targets: Targets = 1,
@@ -60,7 +60,7 @@ def evaluate(
         out: a folder for rows, summary and adversarial images; nothing is written if None. What
             it holds already is not run again: the same call goes on after an interruption, and
             other attacks, budgets, seeds or images are added. Results of another victim or of
-            other data are refused.
+            other data are refused. A function of the victim and of the images returns the folder.
         pairs: a manifest (or its file) of images and targets, instead of ``targets`` and
             ``limit``. It names its data itself, unless ``data`` is more than a name.
         targets: for a targeted goal, ``"all"`` other classes or so many random ones per image.
@@ -87,7 +87,8 @@ def evaluate(
     _check(settings, work, model)
     batch_size = batch_size or default_batch_size(work.shape, model.device)
     starting = StartingImages(work.place, model, seeds[0], batch_size)
-    folder = None if out is None else Path(out)
+    place = out(model, work.manifest) if callable(out) else out
+    folder = None if place is None else Path(place)
     engine = engine or Local()
     store = Store.memory() if folder is None else Store.write(folder)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 import warnings
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from brusle.victims.options import (
     take_size,
     whole_framing,
 )
-from brusle.victims.weights import what_is
+from brusle.victims.weights import digest, what_is
 from brusle.victims.wrappers import TorchVictim, _check_kind, _check_output
 
 Layout = Literal["nchw", "nhwc"]
@@ -62,6 +63,7 @@ class OnnxVictim:
         scale: 255 for files that take levels as floats.
         scores: the output to take, by name; None is the first.
         threads: within one operation; None is as many as torch uses.
+        fingerprint: a hash of the weights; empty is that of the file.
     """
 
     path: str | Path
@@ -76,10 +78,12 @@ class OnnxVictim:
     scale: float = 1.0
     scores: str | None = None
     threads: int | None = None
+    fingerprint: str = ""
 
     def __post_init__(self) -> None:
         _check_output(self.output)
         self._session = self._open()
+        self.fingerprint = self.fingerprint or _file_digest(Path(self.path))
         inputs = self._session.get_inputs()
         sides = [_known(side) for side in inputs[0].shape] if len(inputs) == 1 else []
         if len(sides) != 4 or inputs[0].type not in _DTYPES:
@@ -238,6 +242,7 @@ def in_onnx_runtime(victim: TorchVictim, device: torch.device) -> OnnxVictim:
             classes=victim.classes,
             shape=victim.shape,
             framing=victim.framing,
+            fingerprint=digest(victim.module),  # two exports may differ in what is no weight
         )
 
 
@@ -272,6 +277,15 @@ def _export(victim: TorchVictim, path: Path, shape: Shape, batch: int | None, ne
             output_names=["scores"],
             **options,
         )
+
+
+def _file_digest(path: Path) -> str:
+    """A hash of an ONNX file and of the file beside it that exporters put large weights into."""
+    whole = hashlib.sha256()
+    for file in (path, path.with_name(f"{path.name}.data")):
+        if file.exists():
+            whole.update(file.read_bytes())
+    return whole.hexdigest()[:16]
 
 
 def _known(side: object) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -14,6 +14,7 @@ from brusle.allocation import keep_freed_memory
 from brusle.data.images import Framing
 from brusle.errors import InputError, VictimError
 from brusle.goals import Output
+from brusle.oracle import Victim
 from brusle.victims.fusion import Fused
 
 Arrays = Literal["torch", "numpy"]
@@ -148,6 +149,50 @@ class FunctionVictim:
         if not scores.is_floating_point():
             scores = scores.double()
         return _check_kind(scores, self.output, self.name)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A victim under the name that it was asked for by; all else is the victim's own.
+
+    Runs are stored under the name of their victim, and it is opened again by that name.
+
+    Attributes:
+        victim: the victim.
+        name: for messages and reports.
+    """
+
+    victim: Victim
+    name: str
+
+    @property
+    def output(self) -> Output:
+        """What the victim returns."""
+        return self.victim.output
+
+    @property
+    def device(self) -> torch.device:
+        """Where the victim runs."""
+        return self.victim.device
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Scores of ``(n, c, h, w)`` images."""
+        return self.victim(images)
+
+    def __getattr__(self, attribute: str) -> Any:
+        # while it is unpickled, the victim is not there yet
+        if attribute == "victim" or attribute.startswith("__"):
+            raise AttributeError(attribute)
+        return getattr(self.victim, attribute)
+
+
+def named(victim: Victim, name: str) -> Victim:
+    """``victim`` called ``name``."""
+    if victim.name == name:
+        return victim
+    if isinstance(victim, TorchVictim | FunctionVictim):
+        return replace(victim, name=name)
+    return Named(victim, name)
 
 
 def wrap(
