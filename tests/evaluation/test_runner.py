@@ -7,7 +7,8 @@ from models import integer_model, own_labels, random_images
 from PIL import Image
 
 import brusle
-from brusle.attacks import BruSLe
+from brusle.attacks import PGD0, BruSLe
+from brusle.data import Dataset
 from brusle.errors import InputError
 from brusle.evaluation.runs import checkpoints
 
@@ -56,6 +57,37 @@ def test_targets_depend_on_seed_and_image_only(tmp_path) -> None:
     targets = [run.results[0].problems.targets.tolist() for run in (first, again, other)]
     assert targets[0] == targets[1] != targets[2]
     assert list(first.rows()) == list(again.rows())
+
+
+def test_an_image_that_occurs_twice_is_attacked_and_counted_once(tmp_path) -> None:
+    model, images = integer_model(SHAPE, 5), random_images(12, SHAPE)
+    images = torch.cat([images, images[:2]])
+    labels = own_labels(model, images)
+    labels[13] = (labels[13] + 1) % 5  # the same pixels with another label are another problem
+    data = Dataset("twins", images, labels, (), tuple(f"{i:02d}" for i in range(14)))
+    white_box = PGD0(3, 30)  # beside a black-box attack: the two are compared, problem by problem
+    for _ in range(2):  # the second time, nothing is left to do
+        run = brusle.evaluate(
+            model.victim(), data, [BruSLe(3, 30), white_box], "untargeted", tmp_path
+        )
+        assert run.images == 13
+        for rows in map(run.stored, run.settings):
+            assert [row.image for row in rows] == [f"{i:02d}" for i in range(12)] + ["13"]
+        assert "of 14 images, 13 are different" in " ".join(run.notes)
+    assert run.resumed == 26
+    opened = brusle.Run.open(tmp_path)
+    assert opened.images == 13
+    assert [s.images for s in opened.summaries()] == [s.images for s in run.summaries()] == [13, 13]
+    assert opened.notes == run.notes
+
+
+def test_what_is_asked_for_twice_is_run_once() -> None:
+    model, images = integer_model(SHAPE, 5), random_images(3, SHAPE)
+    data = (images, own_labels(model, images))
+    attacks = [BruSLe(3, 5), BruSLe(3, 5), BruSLe(3, 5, palette="binary"), BruSLe(3, 6)]
+    goals = ("untargeted", "untargeted")
+    run = brusle.evaluate(model.victim(), data, attacks, goals, seed=(1, 1))
+    assert [(s.queries, s.seed) for s in run.settings] == [(5, 1), (6, 1)]
 
 
 def test_attacks_for_one_goal_of_two() -> None:

@@ -134,7 +134,6 @@ class _Todo:
         self.setting = setting
         asked = work.asked(setting.goal).ids.tolist()
         attack = setting.attack
-        key = f"{attack!r} {setting.goal} seed={setting.seed} eot={setting.eot}"
         description = {
             "attack": attack.label,
             "goal": setting.goal,
@@ -143,17 +142,13 @@ class _Todo:
             "seed": setting.seed,
             "eot": setting.eot,
             "needs": attack.needs,
-            "problems": len(set(asked)),
+            "problems": len(asked),
             "options": asdict(attack),  # type: ignore[call-overload]
         }
-        self.record = store.setting(key, description)
+        self.record = store.setting(setting.key, description)
         done = store.done(self.record.number)
-        self.stored = sum(number in done for number in asked)
-        first: dict[int, int] = {}
-        for row, number in enumerate(asked):
-            if number not in done:
-                first.setdefault(number, row)
-        self.rows = list(first.values())  # of equal problems, the first
+        self.rows = [row for row, number in enumerate(asked) if number not in done]
+        self.stored = len(asked) - len(self.rows)
 
 
 def _shards(
@@ -265,7 +260,9 @@ def _settings(
     pairs = [(attack, goal) for goal in goals for attack in attacks.get(goal, ())]
     if not pairs or not seeds:
         raise InputError("there is no attack to run: give attacks, goals and seeds")
-    return [Setting(attack, goal, seed, eot) for attack, goal in pairs for seed in seeds]
+    settings = [Setting(attack, goal, seed, eot) for attack, goal in pairs for seed in seeds]
+    # what is asked for twice, perhaps in other words, is run once
+    return list({setting.key: setting for setting in settings}.values())
 
 
 def _wanted(work: Workload, goal: GoalName) -> list[tuple[int, str]]:
