@@ -85,6 +85,22 @@ class Run:
         """
         return cls(Store.read(folder), Path(folder), data=data)
 
+    def __repr__(self) -> str:
+        where = "in memory" if self.folder is None else f"in {self.folder}"
+        try:
+            head = f"<Run of {self.victim} on {self.images} images of {self.data}, {where}"
+            return "\n  ".join([head, *self._lines()]) + ">"
+        except (BrusleError, KeyError):  # closed, or no attack has begun
+            return f"<Run {where}, nothing to read>"
+
+    def _lines(self) -> list[str]:
+        """A line about each setting."""
+        return [
+            f"{setting.title}: ASR {summary.asr}, robust accuracy {summary.robust}, "
+            f"{summary.cost.median:g} of {setting.queries} queries (median)"
+            for setting, summary in zip(self.settings, self.summaries(), strict=True)
+        ]
+
     @cached_property
     def about(self) -> dict[str, Any]:
         """What the store says about victim, data, and the sessions that wrote it."""
