@@ -1,6 +1,7 @@
 """What the documentation says can be done, as far as a test can see it."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,11 @@ def test_links_to_files_and_headings_lead_somewhere(page) -> None:
             titles = re.findall(r"^#+ (.*)$", TEXTS[Path(file or page).name], re.MULTILINE)
             anchors = {re.sub(r"[^\w\- ]", "", t.lower()).replace(" ", "-") for t in titles}
             assert heading in anchors, target
+
+
+def test_every_extra_is_explained() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = set(project["optional-dependencies"]) - {"bench", "dev"}  # for those who develop it
+    section = TEXTS["README.md"].partition("## Install")[2].partition("## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
+    assert set(re.findall(r"`([\w-]+)`", "".join(row.split("|")[1] for row in rows))) == extras
