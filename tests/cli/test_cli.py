@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import brusle
 from brusle.data import load, read_image, save_image
@@ -74,33 +73,6 @@ def test_attack_to_a_target_and_with_a_picture(photos) -> None:
     assert answer.stdout.startswith("airplane -> ship: ")
     assert (photos / "out.png").exists()
     assert (photos / "p.png").exists()
-
-
-def test_attack_says_what_size_it_writes(photos) -> None:
-    request = ("attack", "plane.png", "--pixels", "30", "--out", "same.png")
-    assert run(*request, cwd=photos).stdout.endswith("written to same.png (32 x 32 pixels)\n")
-    with Image.open(photos / "plane.png") as small:
-        exif = Image.Exif()
-        exif[0x0112] = 6  # to be turned to the right
-        large = small.resize((96, 64)).transpose(Image.Transpose.ROTATE_90)
-        large.save(photos / "large.png", exif=exif)
-    refused = run("attack", "large.png", cwd=photos)
-    assert refused.returncode == 2
-    assert "large.png is 64 x 96 pixels, the victim takes 32 x 32: resize it" in refused.stderr
-    request = ("attack", "large.png", "--size", "32", "--pixels", "300", "--queries", "300")
-    answer = run(*request, "--out", "framed.png", cwd=photos)
-    assert answer.stdout.endswith(
-        "written to framed.png (32 x 32 pixels, resized or cropped from 64 x 96)\n"
-    ), answer.stderr
-    with Image.open(photos / "framed.png") as written:
-        assert written.size == (32, 32)
-    said = json.loads(run(*request, "--json", cwd=photos).stdout)
-    assert (said["size"], said["file_size"]) == ([32, 32], [64, 96])
-    other = run("attack", "large.png", "--size", "64", cwd=photos)
-    assert other.returncode == 2
-    assert "pixels of large.png are 3 x 64 x 64, zoo:cifar10-resnet20 takes 3 x 32 x 32" in (
-        other.stderr
-    )
 
 
 def test_attack_with_the_expected_effects(photos) -> None:

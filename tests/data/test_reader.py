@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, features
 
 from brusle.data import Framing, load, read_image
 from brusle.errors import DataError, InputError
@@ -41,7 +41,7 @@ def levels(image: torch.Tensor) -> NDArray[np.int64]:
 # 16 bits
 
 
-@pytest.mark.parametrize("name", ["grey.png", "grey.pgm", "grey.tif"])
+@pytest.mark.parametrize("name", ["grey.png", "grey.pgm", "grey.tif", "big-endian.tif", "grey.jp2"])
 @pytest.mark.parametrize("channels", [1, 3, 4])
 def test_16_bit_greys_are_scaled_and_not_cut_off(tmp_path, name, channels) -> None:
     path = tmp_path / name
@@ -49,8 +49,12 @@ def test_16_bit_greys_are_scaled_and_not_cut_off(tmp_path, name, channels) -> No
         write_png16(path, RAMP, 0)
     elif path.suffix == ".pgm":
         path.write_bytes(b"P5\n16 16\n65535\n" + RAMP.astype(">u2").tobytes())
+    elif path.suffix == ".jp2":
+        if not features.check("jpg_2000"):
+            pytest.skip("this Pillow has no JPEG 2000")
+        Image.fromarray(RAMP).save(path, irreversible=False)
     else:
-        Image.fromarray(RAMP).save(path)
+        Image.fromarray(RAMP.astype(">u2" if name == "big-endian.tif" else "<u2")).save(path)
     image = read_image(path, (channels, 16, 16))
     expected = np.arange(256).reshape(16, 16)
     for channel in levels(image)[:3]:
