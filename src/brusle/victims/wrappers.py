@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from brusle.allocation import keep_freed_memory
 from brusle.data.images import Framing
 from brusle.errors import InputError, VictimError
 from brusle.goals import Output
+from brusle.victims.borrowing import Placed, evaluating
 from brusle.victims.fusion import Fused
 
 Arrays = Literal["torch", "numpy"]
@@ -22,7 +24,9 @@ Arrays = Literal["torch", "numpy"]
 class TorchVictim:
     """An ``nn.Module`` that takes images in [0, 1] and returns ``output``.
 
-    The module is put into evaluation mode and moved to ``device``; queries run in inference mode.
+    The module is in evaluation mode whenever it is asked, and given back in the mode that each of
+    its layers was in. It is not moved or converted: where it is on another device or of another
+    type, a copy answers, which follows the module's weights. Queries run in inference mode.
 
     Attributes:
         module: the model, normalisation included (see `normalised`).
@@ -54,9 +58,7 @@ class TorchVictim:
         _check_output(self.output)
         if self.device.type == "cpu":
             keep_freed_memory()
-        self.module.to(device=self.device, dtype=self.dtype).eval()
-        if self.channels_last:
-            self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._placed = Placed(self.module, self.device, self.dtype)
         self._fused: Fused | None = None
 
     @property
@@ -66,13 +68,20 @@ class TorchVictim:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Scores of ``(n, c, h, w)`` images."""
-        with torch.inference_mode():
-            return self._scores(self._runner(), images)
+        with self.borrowed() as module, torch.inference_mode():
+            return self._scores(self._runner(module), images)
 
     def graph(self, images: Tensor) -> Tensor:
         """Scores that autograd can follow back to the images."""
         # not the merged twin: its weights may have been made in inference mode
-        return self._scores(self.module, images)
+        with self.borrowed() as module:
+            return self._scores(module, images)
+
+    @contextmanager
+    def borrowed(self) -> Iterator[nn.Module]:
+        """The module on ``device``, in ``dtype`` and evaluation mode; later as it was."""
+        with evaluating(self.module):
+            yield self._placed.current()
 
     def _scores(self, module: nn.Module, images: Tensor) -> Tensor:
         layout = torch.channels_last if self.channels_last else torch.contiguous_format
@@ -84,12 +93,12 @@ class TorchVictim:
             )
         return _check_kind(scores, self.output, self.name)
 
-    def _runner(self) -> nn.Module:
-        """The module, with normalisations merged as long as its weights are as they were then."""
+    def _runner(self, module: nn.Module) -> nn.Module:
+        """``module``, with normalisations merged as long as its weights are as they were then."""
         if not self.fuse:
-            return self.module
-        if self._fused is None or not self._fused.is_current():
-            self._fused = Fused(self.module)
+            return module
+        if self._fused is None or not self._fused.is_current(module):
+            self._fused = Fused(module, self.channels_last)
         return self._fused.quick
 
 
