@@ -6,6 +6,7 @@ import time
 from types import TracebackType
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
@@ -22,6 +23,7 @@ class Display:
             BarColumn(bar_width=24),
             TextColumn("{task.fields[text]}"),
         )
+        self._console = console
         self._bars = Bars(*columns, console=console)
         self._tasks: dict[Record, tuple[TaskID, float]] = {}
 
@@ -36,6 +38,10 @@ class Display:
     ) -> None:
         if self._tasks:
             self._bars.stop()
+
+    def warn(self, text: str) -> None:
+        """Called by `evaluate` before the first attack."""
+        print_warning(self._console, text)
 
     def update(self, setting: Record, progress: Progress) -> None:
         """Called by `evaluate` after every round."""
@@ -58,6 +64,11 @@ class Display:
             text += f", took {_clock(now - began)}"
         total = progress.queries + progress.remaining
         self._bars.update(task, completed=progress.queries, total=total, text=text)
+
+
+def print_warning(console: Console, text: str) -> None:
+    """Something is plainly wrong with the victim."""
+    console.print(f"[yellow]warning[/]: {escape(text)}", highlight=False)
 
 
 def _clock(seconds: float) -> str:

@@ -14,6 +14,7 @@ from brusle.attacks.base import AnyAttack
 from brusle.errors import DataError, InputError
 from brusle.evaluation.engines import Engine, Local, Recipe, Setting, Shard
 from brusle.evaluation.export import write_folder
+from brusle.evaluation.first_look import look_first
 from brusle.evaluation.pairs import Manifest, Targets
 from brusle.evaluation.provenance import fingerprint, provenance
 from brusle.evaluation.runs import Run
@@ -46,6 +47,7 @@ def evaluate(
     device: str = "auto",
     engine: Engine | None = None,
     on_progress: Callable[[Record, Progress], None] | None = None,
+    on_warning: Callable[[str], None] | None = None,
     plan: Mapping[str, Any] | None = None,
 ) -> Run:
     """Attack a victim on a data set and write a run folder.
@@ -73,6 +75,9 @@ def evaluate(
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
         engine: who does the work: this process if None, or `brusle.Ray` for several.
         on_progress: called after every round.
+        on_warning: called before the first attack, once for each thing that is plainly wrong with
+            the victim (docs/check.md); None makes them Python warnings. They never stop a run, and
+            are kept with it.
         plan: what was asked for, in the user's words, to be kept with the results.
     """
     began = time.monotonic()
@@ -99,6 +104,8 @@ def evaluate(
         def keep(shard: Shard, rows: list[Row]) -> None:
             store.add(shard.record.number, rows)
 
+        pending = [image for part in todo for image in part.images(work)]
+        look_first(store, model, work, pending, seeds[0], batch_size, on_warning)
         watch = _Watch(todo, on_progress)
         shards = _shards(todo, work, starting, engine, batch_size)
         engine.run(recipe, model, shards, keep, watch)
@@ -154,6 +161,10 @@ class _Todo:
             if number not in done:
                 first.setdefault(number, row)
         self.rows = list(first.values())  # of equal problems, the first
+
+    def images(self, work: Workload) -> list[int]:
+        """Which images of the manifest are left."""
+        return work.asked(self.setting.goal).images[self.rows].tolist()
 
 
 def _shards(

@@ -87,7 +87,7 @@ class OnnxVictim:
                 f"{self.path} does not take one batch of images (n, c, h, w), but {got}"
             )
         self._input, self._dtype = inputs[0].name, _DTYPES[inputs[0].type]
-        if self._dtype == torch.uint8 and (self.normalisation or self.scale != 1):
+        if self.takes_levels and (self.normalisation or self.scale != 1):
             raise InputError(f"{self.path} takes 8-bit levels: leave mean, std and scale out")
         outputs = [output.name for output in self._session.get_outputs()]
         if self.scores is not None and self.scores not in outputs:
@@ -102,6 +102,11 @@ class OnnxVictim:
         self._set_shape([sides[at] for at in ((3, 1, 2) if self.layout == "nhwc" else (1, 2, 3))])
         if self.framing is None and self.shape is not None:
             self.framing = whole_framing(self.shape[1:])
+
+    @property
+    def takes_levels(self) -> bool:
+        """Whether the file takes 8-bit numbers, so that there is nothing to normalise."""
+        return self._dtype == torch.uint8
 
     def __call__(self, images: Tensor) -> Tensor:
         """Scores of ``(n, c, h, w)`` images."""
@@ -147,7 +152,7 @@ class OnnxVictim:
 
     def _prepare(self, images: Tensor) -> Tensor:
         """Images as the file wants them."""
-        if self._dtype == torch.uint8:
+        if self.takes_levels:
             images = (images * 255).round()
         elif self.scale != 1:
             images = images * self.scale

@@ -229,21 +229,41 @@ def _check_output(output: object) -> None:
         raise InputError(f"output is {output!r}: choose 'logits' or 'probabilities'")
 
 
+class OutputKindError(VictimError):
+    """A victim answers with another kind of scores than it declares."""
+
+
 def _check_kind(scores: Tensor, output: Output, name: str) -> Tensor:
     """Raise if scores are plainly not of the declared kind; wrong shapes are the oracle's."""
-    if scores.dim() != 2 or not bool(scores.isfinite().all()):
-        return scores
+    if scores.dim() == 2 and len(scores) and bool(scores.isfinite().all()):
+        wrong = contradiction(scores, output, name)
+        if wrong:
+            raise OutputKindError(wrong)
+    return scores
+
+
+def contradiction(scores: Tensor, output: Output, name: str) -> str:
+    """Why finite ``(n, classes)`` scores cannot be what is declared, and what to do; or empty."""
     sums_to_one = (scores >= 0).all(1) & ((scores.sum(1) - 1).abs() < 1e-3)
     if output == "probabilities" and not bool(sums_to_one.all()):
         row = scores[~sums_to_one][0]
-        raise VictimError(
+        return (
             f"{name} is declared to give probabilities, but scores from {float(row.min()):g} to "
-            f"{float(row.max()):g} sum to {float(row.sum()):g}: declare output='logits'"
+            f"{float(row.max()):g} sum to {float(row.sum()):g}: {_declare(name, 'logits')}"
         )
     # one-hot rows may be logits of a rule-based model, anything finer cannot
     if output == "logits" and bool((sums_to_one & (scores.amax(1) < 1)).all()):
-        raise VictimError(
-            f"{name} is declared to give logits, but its scores are probabilities: declare it "
-            f"with brusle.victims.wrap(model, output='probabilities')"
+        return (
+            f"{name} is declared to give logits, but its scores are probabilities: "
+            f"{_declare(name, 'probabilities')}"
         )
-    return scores
+    return ""
+
+
+def _declare(name: str, output: Output) -> str:
+    """How the user declares the other kind."""
+    if name.partition(":")[0] in ("onnx", "torchscript", "export"):
+        return f"say output={output} in its name"
+    if output == "logits":
+        return "declare output='logits'"
+    return "declare it with brusle.victims.wrap(model, output='probabilities')"
