@@ -312,6 +312,12 @@ class Oracle:
             )
         if self.classes is None:
             self.classes = scores.shape[1]
+            names = traits(self.victim).classes
+            if names and len(names) != self.classes:
+                raise VictimError(
+                    f"{self.victim.name} answers with {self.classes} scores, but {len(names)} "
+                    f"class names were given: name each of its classes"
+                )
         if scores.shape[1] != self.classes:
             raise VictimError(
                 f"{self.victim.name} answered with {self.classes} classes before and "

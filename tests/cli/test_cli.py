@@ -1,6 +1,10 @@
 """The command line as a script sees it: standard output, standard error and exit code."""
 
 import json
+import os
+import pty
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -297,3 +301,46 @@ def test_defences_are_put_before_the_victim(photos) -> None:
     ledger = json.loads(answer.stdout)["ledger"]
     assert ledger["clean"] == 1 + 2  # one look at the label, two draws by the attack
     assert (ledger["initial"] + ledger["search"]) % 2 == 0
+
+
+def test_an_interrupted_evaluation_prints_the_command_that_goes_on(tmp_path) -> None:
+    """In a terminal of its own, as somebody would stop it: after some attacks are stored."""
+    words = ["evaluate", "--attack", "brusle", "--goal", "untargeted", "--limit", "30"]
+    words += ["--pixels", "1", "--queries", "40", "--batch-size", "8", "--out", "my run"]
+    code = (
+        "import os, signal\n"
+        "from brusle.evaluation import store\n"
+        "add = store.Store.add\n"
+        "def interrupt(self, setting, rows):\n"
+        "    add(self, setting, rows)\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "store.Store.add = interrupt\n"
+        "from brusle.cli import main; main()"
+    )
+    command = [sys.executable, "-c", code, *words]
+    answer = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert answer.returncode == 130
+    first, stored, again = answer.stderr.splitlines()[-3:]
+    assert first == "interrupted"
+    assert re.fullmatch(r"([1-9]|[12]\d) of 30 attacks are stored in my run", stored)
+    line = shlex.join(["brusle", *words])
+    assert again == f"the same command goes on: {line}"
+    rest = run(*shlex.split(again.partition(": brusle ")[2]), cwd=tmp_path)
+    assert rest.returncode == 0, rest.stderr
+    assert f"{stored.split()[0]} attacks were stored already" in rest.stdout
+
+
+def test_attack_shows_its_progress_to_a_person_only(photos) -> None:
+    words = ("attack", "plane.png", "--pixels", "1", "--queries", "12", "--out", "x.png")
+    silent = run(*words, cwd=photos)
+    assert "queries/s" not in silent.stdout + silent.stderr
+    master, terminal = pty.openpty()
+    command = [sys.executable, "-c", "from brusle.cli import main; main()", *words]
+    shown = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=terminal, text=True, cwd=photos, check=False
+    )
+    os.close(terminal)
+    text = os.read(master, 65536).decode()
+    os.close(master)
+    assert "BruSLe" in text and "/12 queries" in text
+    assert shown.stdout == silent.stdout and shown.returncode == silent.returncode

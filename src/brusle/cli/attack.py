@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +83,7 @@ def command(
     from brusle.cli import NOT_FOUND, VICTIM_FAILED
     from brusle.cli.options import open_victim
     from brusle.data import read_image, save_image
+    from brusle.evaluation.display import watched
     from brusle.oracle import Oracle, traits
     from brusle.report.effects import follow, require_bandit, require_format
     from brusle.report.gallery import Example, class_name, count, gallery
@@ -103,11 +105,14 @@ def command(
         truth = int(answers.labels[0])
     options: dict[str, Any] = {"seed": seed, "starts": starts, "eot": eot}
     maps: EffectMaps | None = None
-    if effects is None:
-        targets = None if aim is None else [aim]
-        result = attack(model, original[None], [truth], targets, **options)
-    else:
-        result, maps = follow(attack, model, original, truth, aim, **options)
+    with watched() as display:
+        if display is not None:
+            options["on_progress"] = partial(display.show, attack, attack.label)
+        if effects is None:
+            targets = None if aim is None else [aim]
+            result = attack(model, original[None], [truth], targets, **options)
+        else:
+            result, maps = follow(attack, model, original, truth, aim, **options)
     result.ledger.clean += look.ledger.clean
 
     before = class_name(names, int(result.clean_labels[0]))

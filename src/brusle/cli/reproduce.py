@@ -114,7 +114,7 @@ class _Bars(ExitStack):
 
     def begin(self, job: Job) -> None:
         """Called by `reproduce` before a part."""
-        from brusle.cli.display import Display
+        from brusle.evaluation.display import Display
 
         self.close()
         self._console.print(f"{job.part.name}: {job.victim}{job.part.behind}")

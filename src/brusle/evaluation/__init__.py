@@ -7,6 +7,9 @@ from brusle.evaluation.preflight import Preflight, check
 from brusle.evaluation.runner import DEFAULT_PIXELS, evaluate
 from brusle.evaluation.runs import Run
 from brusle.evaluation.workload import GOALS
+from brusle.lazy import submodules
+
+__getattr__ = submodules(__name__)
 
 __all__ = [
     "DEFAULT_PIXELS",

@@ -20,7 +20,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    ValidationError,
+)
 
 from brusle.attacks import make, standard
 from brusle.attacks.base import AnyAttack
@@ -38,8 +46,14 @@ def _several(value: Any) -> Any:
     return (value,) if isinstance(value, str | int) else value
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_several)]
-Counts = Annotated[tuple[PositiveInt, ...], BeforeValidator(_several)]
+def _each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What is given twice is wanted once, so that the plan is the same plan."""
+    return tuple(dict.fromkeys(values))
+
+
+_ONE_OR_SEVERAL, _EACH_ONCE = BeforeValidator(_several), AfterValidator(_each_once)
+Names = Annotated[tuple[str, ...], _ONE_OR_SEVERAL]
+Counts = Annotated[tuple[PositiveInt, ...], _ONE_OR_SEVERAL, _EACH_ONCE]
 
 
 class Plan(BaseModel):
@@ -70,13 +84,13 @@ class Plan(BaseModel):
     pairs: Path | None = None
     limit: PositiveInt | None = 100
     targets: PositiveInt | Literal["all"] = 1
-    goals: Annotated[tuple[GoalName, ...], BeforeValidator(_several)] = GOALS
-    attacks: Names = DEFAULT_ATTACKS
+    goals: Annotated[tuple[GoalName, ...], _ONE_OR_SEVERAL, _EACH_ONCE] = GOALS
+    attacks: Annotated[Names, _EACH_ONCE] = DEFAULT_ATTACKS
     standard: bool = False
     minimal: bool = False
     pixels: Counts | dict[GoalName, Counts] | None = None
     queries: PositiveInt = 300
-    seeds: Annotated[tuple[int, ...], BeforeValidator(_several), Field(min_length=1)] = (0,)
+    seeds: Annotated[tuple[int, ...], _ONE_OR_SEVERAL, _EACH_ONCE, Field(min_length=1)] = (0,)
     eot: PositiveInt = 1
 
     @classmethod

@@ -32,7 +32,9 @@ GOALS: tuple[GoalName, ...] = ("untargeted", "targeted")
 
 @dataclass(frozen=True)
 class Asked:
-    """The problems of one goal, without their images.
+    """The problems of one goal, each once, without their images.
+
+    An image that the data hold twice is the same problem twice; the first of them stands for both.
 
     Attributes:
         images: ``(n,)`` which image of the manifest.
@@ -75,7 +77,7 @@ class Workload:
         for goal in GOALS:
             rows, _, targets = _aims(manifest.entries, goal)
             if len(rows):
-                self._asked[goal] = Asked(rows, targets, torch.cat(ids[goal]))
+                self._asked[goal] = _distinct(Asked(rows, targets, torch.cat(ids[goal])))
 
     @classmethod
     def of(
@@ -129,6 +131,16 @@ def _aims(entries: Sequence[Entry], goal: GoalName) -> tuple[Tensor, Tensor, Ten
     pairs = [(at, e.label, target) for at, e in enumerate(entries) for target in e.targets]
     rows, labels, targets = torch.tensor(pairs, dtype=torch.int64).view(-1, 3).unbind(1)
     return rows, labels, targets
+
+
+def _distinct(asked: Asked) -> Asked:
+    """Every problem where it stands first."""
+    first: dict[int, int] = {}
+    for row, number in enumerate(asked.ids.tolist()):
+        first.setdefault(number, row)
+    rows = list(first.values())
+    targets = None if asked.targets is None else asked.targets[rows]
+    return Asked(asked.images[rows], targets, asked.ids[rows])
 
 
 def as_source(data: Data, victim: Any = None) -> Source:

@@ -45,7 +45,7 @@ KINDS = {
         exports=True,
     ),
     "timm": Kind(
-        "NAME?pretrained=true|false&weights=FILE&classes=N",
+        "NAME?pretrained=true|false&weights=FILE&classes=N|FILE",
         "A classifier of timm",
         "hub",
         "timm",
@@ -66,7 +66,7 @@ KINDS = {
         exports=True,
     ),
     "checkpoint": Kind(
-        "FILE?arch=ARCH&classes=N",
+        "FILE?arch=ARCH&classes=N|FILE",
         "Weights from torch.save or safetensors for a known architecture",
         "files",
         "checkpoint",
