@@ -87,10 +87,8 @@ def test_a_changed_plan_adds_what_is_new(tmp_path) -> None:
 def test_equal_images_are_attacked_once() -> None:
     images = random_images(4, (3, 8, 8))
     run, model = small(None, images=torch.cat([images, images]))
-    rows = list(run.rows())
-    same = [{**row, "image": ""} for row in rows]
-    assert same[:4] == same[4:]
-    assert model.seen == int(run.results[0].ledger.total[:4].sum()) + run.preflight_queries
+    assert len(list(run.rows())) == 4
+    assert model.seen == int(run.results[0].ledger.total.sum()) + run.preflight_queries
 
 
 def test_results_of_two_victims_do_not_mix(tmp_path) -> None:
