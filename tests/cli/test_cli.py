@@ -238,7 +238,14 @@ def test_check_says_what_fits_and_exits_with_3_when_it_does_not(tmp_path) -> Non
     good = run("check", "--limit", "20", "--batch-size", "20", "--json")
     assert good.returncode == 0, good.stderr
     said = json.loads(good.stdout)
-    assert said["queries"] > 20 and all(f["verdict"] == "ok" for f in said["findings"])
+    assert all(f["verdict"] == "ok" for f in said["findings"])
+    assert said["effort"] == {"images": 20, "queries": 71, "most": 131}
+    assert said["queries"] == 71 and said["lost"] == 0
+    assert good.stderr == "looks at 20 images with 71 queries, or 131 if accuracy is low\n"
+    few = run("check", "--queries", "60", "--planned-images", "7", "--planned-queries", "9")
+    assert few.stdout.startswith("looks at 8 images with 35 queries, or 59 if accuracy is low\n")
+    assert few.stdout.endswith("this check took 35 queries\n"), few.stderr
+    assert "at most 63 queries for each goal" in few.stdout
     np.savez(tmp_path / "d.npz", images=np.zeros((20, 3, 16, 16), np.uint8), labels=np.arange(20))
     bad = run("check", "--data", "npz:d.npz", cwd=tmp_path)
     assert bad.returncode == 2  # CIFAR-10 has no class 19
@@ -249,6 +256,28 @@ def test_check_says_what_fits_and_exits_with_3_when_it_does_not(tmp_path) -> Non
     assert bad.returncode == 3
     assert "FAIL  shape and classes" in bad.stdout and "3 x 16 x 16" in bad.stdout
     assert "see docs/check.md#shape-and-classes" in bad.stdout
+
+
+def test_evaluate_warns_of_a_broken_model_before_and_under_the_table(tmp_path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import brusle\n"
+        "def make():\n"
+        "    return brusle.victims.normalised(brusle.zoo.load('cifar10-resnet20'), [0], [50])\n"
+    )
+    common = ("--victim", "python:mine:make", "--limit", "12", "--queries", "2", "--pixels", "1")
+    attack = ("--attack", "brusle", "--goal", "untargeted", "--out", "run")
+    answer = run("evaluate", *common, *attack, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    text = " ".join(answer.stdout.split())
+    before, _, under = text.partition("ASR: of the")
+    for part in (before, under):
+        assert part.count("warning: accuracy:") == 1 and part.count("warning: input range:") == 1
+    assert before.index("warning: accuracy") < before.index("fooled")
+    again = run("evaluate", *common, *attack, "--json", cwd=tmp_path)  # all is stored
+    told = json.loads(again.stdout)
+    assert set(told["warnings"]) == {"accuracy", "input range"} and told["preflight_queries"] == 0
+    assert again.stderr.count("warning: accuracy") == 1  # under the table
+    assert "without brusle.victims.normalised around it" in told["warnings"]["input range"]
 
 
 def test_pairs_are_chosen_and_evaluated(tmp_path) -> None:

@@ -93,12 +93,14 @@ def command(
     """Attack many images; print a table and write a run folder.
 
     Without options this is the demo: the bundled CIFAR-10 ResNet-20 against BruSLe and PixelBandit
-    on 100 of the bundled test images, untargeted and targeted. The run folder gets rows.csv and
-    rows.json (a row per image), run.json (settings, versions, summary), pairs.json (images and
-    targets, with hashes), gallery.png, curve.png (success by number of queries), and every
-    adversarial image as PNG. results.sqlite holds every finished attack from the moment it is
-    finished: the same command with the same --out goes on where it was interrupted, and one with
-    more attacks or budgets adds them.
+    on 100 of the bundled test images, untargeted and targeted. What is plainly wrong with a victim
+    (it only guesses, wants another range of input, answers NaN) is said first and kept with the
+    results; `brusle check` looks closer. The run folder gets rows.csv and rows.json (a row per
+    image), run.json (settings, versions, summary), pairs.json (images and targets, with hashes),
+    gallery.png, curve.png (success by number of queries), and every adversarial image as PNG.
+    results.sqlite holds every finished attack from the moment it is finished: the same command
+    with the same --out goes on where it was interrupted, and one with more attacks or budgets adds
+    them.
     """
     from rich.console import Console
 
@@ -113,6 +115,7 @@ def command(
             batch_size=batch_size,
             engine=engine(workers, address),
             on_progress=display.update,
+            on_warning=display.warn,
         )
     return _show(run, console, as_json)
 
@@ -139,10 +142,13 @@ def _plan(context: click.Context, config: Path | None) -> Plan:
 def _show(run: Run, console: Console, as_json: bool) -> int:
     """Print the table, and say where things are."""
     from brusle.cli import VICTIM_FAILED
+    from brusle.evaluation.display import print_warning
     from brusle.report.tables import flag_lines, summary_table
 
     assert run.folder is not None
     console.print(summary_table(run))
+    for topic, text in run.warnings.items():
+        print_warning(console, f"{topic}: {text}")
     for note in run.notes:
         console.print(f"[yellow]note[/]: {note}")
     for line in flag_lines(run):

@@ -99,6 +99,7 @@ def command(
             engine=engine(workers, address),
             on_part=bars.begin,
             on_progress=bars.update,
+            on_warning=bars.warn,
             **scale,
         )
     return _show(done, console, as_json)
@@ -118,6 +119,10 @@ class _Bars(ExitStack):
         self.close()
         self._console.print(f"{job.part.name}: {job.victim}{job.part.behind}")
         self._display = self.enter_context(Display(self._console))
+
+    def warn(self, text: str) -> None:
+        """Called by `evaluate` before the first attack of a part."""
+        self._display.warn(text)
 
     def update(self, setting: Record, progress: Progress) -> None:
         """Called by `evaluate` after every round."""

@@ -1,8 +1,9 @@
 """Evaluations: many images, several goals and budgets, and the numbers that come out."""
 
+from brusle.evaluation.diagnosis import Finding
 from brusle.evaluation.engines import Local, Setting
 from brusle.evaluation.pairs import Manifest, choose
-from brusle.evaluation.preflight import Finding, Preflight, check
+from brusle.evaluation.preflight import Preflight, check
 from brusle.evaluation.runner import DEFAULT_PIXELS, evaluate
 from brusle.evaluation.runs import Run
 from brusle.evaluation.workload import GOALS

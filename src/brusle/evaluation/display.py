@@ -28,6 +28,7 @@ class Display:
             BarColumn(bar_width=24),
             TextColumn("{task.fields[text]}"),
         )
+        self._console = console
         self._bars = Bars(*columns, console=console)
         self._tasks: dict[Hashable, tuple[TaskID, float]] = {}
 
@@ -42,6 +43,10 @@ class Display:
     ) -> None:
         if self._tasks:
             self._bars.stop()
+
+    def warn(self, text: str) -> None:
+        """Called by `evaluate` before the first attack."""
+        print_warning(self._console, text)
 
     def update(self, setting: Record, progress: Progress) -> None:
         """Called by `evaluate` after every round."""
@@ -59,6 +64,11 @@ class Display:
         total = progress.queries + progress.remaining
         text = progress_text(progress, now - began)
         self._bars.update(task, completed=progress.queries, total=total, text=text)
+
+
+def print_warning(console: Console, text: str) -> None:
+    """Something is plainly wrong with the victim."""
+    console.print(f"[yellow]warning[/]: {escape(text)}", highlight=False)
 
 
 def progress_text(progress: Progress, seconds: float) -> str:

@@ -145,7 +145,7 @@ class Plan(BaseModel):
         Args:
             out: as in `brusle.evaluate`, for example `folder`.
             **options: arguments of `brusle.evaluate` that do not change results: ``device``,
-                ``batch_size``, ``engine``, ``on_progress``.
+                ``batch_size``, ``engine``, ``on_progress``, ``on_warning``.
         """
         return evaluate(
             self.victim,

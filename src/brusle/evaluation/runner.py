@@ -17,6 +17,7 @@ from brusle.errors import BrusleError, DataError, InputError
 from brusle.evaluation.display import OnSetting, told
 from brusle.evaluation.engines import Engine, Local, Recipe, Setting, Shard
 from brusle.evaluation.export import write_folder
+from brusle.evaluation.first_look import look_first
 from brusle.evaluation.pairs import Manifest, Targets
 from brusle.evaluation.provenance import fingerprint, provenance
 from brusle.evaluation.runs import Run
@@ -49,6 +50,7 @@ def evaluate(
     device: str = "auto",
     engine: Engine | None = None,
     on_progress: OnSetting | Literal["auto"] | None = "auto",
+    on_warning: Callable[[str], None] | None = None,
     plan: Mapping[str, Any] | None = None,
 ) -> Run:
     """Attack a victim on a data set and write a run folder.
@@ -78,6 +80,9 @@ def evaluate(
         engine: who does the work: this process if None, or `brusle.Ray` for several.
         on_progress: called after every round with a setting and its `Progress`, which counts what
             is stored. ``"auto"`` draws bars on standard error if that is a terminal or a notebook.
+        on_warning: called before the first attack, once for each thing that is plainly wrong with
+            the victim (docs/check.md); None makes them Python warnings. They never stop a run, and
+            are kept with it.
         plan: what was asked for, in the user's words, to be kept with the results.
     """
     began = time.monotonic()
@@ -102,6 +107,8 @@ def evaluate(
         todo = [_Todo(store, setting, work) for setting in settings]
         if folder is not None:
             work.manifest.write(folder / "pairs.json")
+        pending = [image for part in todo for image in part.images(work)]
+        look_first(store, model, work, pending, seeds[0], batch_size, on_warning)
         with told(on_progress) as tell:
             watch = _Watch(todo, tell)
 
@@ -178,6 +185,10 @@ class _Todo:
         """How many of the problems are stored by now."""
         done = store.done(self.record.number)
         return sum(number in done for number in self._asked)
+
+    def images(self, work: Workload) -> list[int]:
+        """Which images of the manifest are left."""
+        return work.asked(self.setting.goal).images[self.rows].tolist()
 
 
 def _shards(

@@ -192,6 +192,16 @@ class Run:
             )
         return said
 
+    @property
+    def warnings(self) -> dict[str, str]:
+        """What is plainly wrong with the victim, by topic (docs/check.md)."""
+        return dict(self.about.get("warnings", {}))
+
+    @property
+    def preflight_queries(self) -> int:
+        """Images that the victim was asked for before the attacks of the last session."""
+        return int(self.about["sessions"][-1].get("preflight_queries", 0))
+
     @cached_property
     def flags(self) -> dict[Record, list[Flag]]:
         """Reasons to doubt the numbers of a setting, where there are any."""
@@ -246,7 +256,9 @@ class Run:
         ]
         return {
             **{name: value for name, value in self.about.items() if name != "sessions"},
+            "warnings": self.warnings,
             **self.about["sessions"][-1],
+            "preflight_queries": self.preflight_queries,
             "images": self.images,
             "resumed": self.resumed,
             "start_queries": self.start_queries,

@@ -92,7 +92,7 @@ class OnnxVictim:
                 f"{self.path} does not take one batch of images (n, c, h, w), but {got}"
             )
         self._input, self._dtype = inputs[0].name, _DTYPES[inputs[0].type]
-        if self._dtype == torch.uint8 and (self.normalisation or self.scale != 1):
+        if self.takes_levels and (self.normalisation or self.scale != 1):
             raise InputError(f"{self.path} takes 8-bit levels: leave mean, std and scale out")
         outputs = [output.name for output in self._session.get_outputs()]
         if self.scores is not None and self.scores not in outputs:
@@ -107,6 +107,11 @@ class OnnxVictim:
         self._set_shape([sides[at] for at in ((3, 1, 2) if self.layout == "nhwc" else (1, 2, 3))])
         if self.framing is None and self.shape is not None:
             self.framing = whole_framing(self.shape[1:])
+
+    @property
+    def takes_levels(self) -> bool:
+        """Whether the file takes 8-bit numbers, so that there is nothing to normalise."""
+        return self._dtype == torch.uint8
 
     def __call__(self, images: Tensor) -> Tensor:
         """Scores of ``(n, c, h, w)`` images."""
@@ -152,7 +157,7 @@ class OnnxVictim:
 
     def _prepare(self, images: Tensor) -> Tensor:
         """Images as the file wants them."""
-        if self._dtype == torch.uint8:
+        if self.takes_levels:
             images = (images * 255).round()
         elif self.scale != 1:
             images = images * self.scale
@@ -248,7 +253,7 @@ def in_onnx_runtime(victim: TorchVictim, device: torch.device) -> OnnxVictim:
 
 def _compare(victim: TorchVictim, exported: OnnxVictim, shape: Shape) -> None:
     """Raise unless both answer alike, for a batch of another size than it was exported with."""
-    images = torch.rand(3, *shape)
+    images = _noise(3, shape)
     expected, got = victim(images).cpu().float(), exported(images)
     if not torch.allclose(got, expected, rtol=1e-3, atol=1e-3):
         worst = float((got - expected).abs().max())
@@ -257,7 +262,7 @@ def _compare(victim: TorchVictim, exported: OnnxVictim, shape: Shape) -> None:
 
 def _export(victim: TorchVictim, path: Path, shape: Shape, batch: int | None, newer: bool) -> None:
     # tracing may take a batch of 1 for a constant, so the example has more
-    example = torch.rand(batch or 2, *shape).to(victim.device, victim.dtype)
+    example = _noise(batch or 2, shape).to(victim.device, victim.dtype)
     options: dict[str, Any] = {}
     if newer:
         options |= {"verbose": False, "external_data": False}
@@ -265,10 +270,10 @@ def _export(victim: TorchVictim, path: Path, shape: Shape, batch: int | None, ne
             options["dynamic_shapes"] = ({0: torch.export.Dim("batch")},)
     elif batch is None:
         options["dynamic_axes"] = {"images": {0: "batch"}, "scores": {0: "batch"}}
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), victim.borrowed() as module:
         warnings.simplefilter("ignore")  # the older exporter announces its end at every call
         torch.onnx.export(
-            victim.module,
+            module,
             (example,),
             str(path),
             dynamo=newer,
@@ -286,6 +291,11 @@ def _file_digest(path: Path) -> str:
         if file.exists():
             whole.update(file.read_bytes())
     return whole.hexdigest()[:16]
+
+
+def _noise(count: int, shape: Shape) -> Tensor:
+    """Images that are the same every time, and leave the caller's random numbers alone."""
+    return torch.rand(count, *shape, generator=torch.Generator().manual_seed(0))
 
 
 def _known(side: object) -> int | None:

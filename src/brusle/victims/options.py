@@ -162,9 +162,10 @@ def torch_victim(
     output: Output = "logits",
     channels_last: bool = True,
 ) -> TorchVictim:
-    """``module`` as the victim that ``name`` asks for."""
+    """``module``, which nobody else has, as the victim that ``name`` asks for."""
     if normalisation is not None:
         module = normalised(module, normalisation.mean, normalisation.std)
+    module.to(device=device, dtype=torch.float32).eval()
     return TorchVictim(
         module,
         output=output,
