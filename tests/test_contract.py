@@ -45,6 +45,9 @@ ATTACKS = {
         initial=3,
         alpha_prior=1.5,
     ),
+    "brusle-printed": lambda pixels, queries: BruSLe(
+        pixels, queries, palette="inverted-levels", schedule="printed"
+    ),
     "pixel-bandit": lambda pixels, queries: PixelBandit(pixels, queries, initial=3, memory=20),
     "pixel-bandit-large": lambda pixels, queries: _LargePixelBandit(pixels, queries, memory=20),
     "sparse-rs": lambda pixels, queries: SparseRS(pixels, queries),
