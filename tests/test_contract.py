@@ -60,6 +60,9 @@ ATTACKS = {
     "sparse-evo-synthetic": lambda pixels, queries: SparseEvo(pixels, queries, variant="synthetic"),
     "pointwise": lambda pixels, queries: Pointwise(pixels, queries),
     "l0-hsja": lambda pixels, queries: L0HSJA(pixels, queries, probes=8),
+    "l0-hsja-authors": lambda pixels, queries: L0HSJA(
+        pixels, queries, probes=8, projection="authors"
+    ),
     "one-pixel": lambda pixels, queries: OnePixel(pixels, queries),
     "bayes-opt": lambda pixels, queries: BayesOpt(
         pixels, queries, initial=4, candidates=40, refit=10
@@ -93,7 +96,7 @@ def _ensemble(pixels: int, queries: int) -> Ensemble:
 
 
 SHAPE, CLASSES, PIXELS, QUERIES = (3, 12, 12), 5, 3, 40
-SLOW_STARTERS = ("sparse-evo", "sparse-evo-loss", "pointwise", "l0-hsja")  # need more queries
+SLOW_STARTERS = ("sparse-evo", "sparse-evo-loss", "pointwise", "l0-hsja", "l0-hsja-authors")
 attacks = pytest.mark.parametrize("name", ATTACKS)
 goals = pytest.mark.parametrize("targeted", [False, True], ids=["untargeted", "targeted"])
 

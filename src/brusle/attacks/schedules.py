@@ -38,7 +38,7 @@ def changing_rate(
         lambda_0: the rate at the start.
         m1: the power.
         m2: the base of the decay.
-        initial: how many of the queries came before round 1; only the printed formula counts rounds.
+        initial: queries spent before round 1, for the printed formula, which counts rounds.
     """
     if schedule == "power-step":
         return lambda_0 * (math.pow(q + 1, -m1) + math.pow(m2, q + 1)) / 2

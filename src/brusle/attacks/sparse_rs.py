@@ -216,7 +216,8 @@ class _SparseRSSearch(Search):
         old = self.index.gather(1, slots)
         fresh = numbers[:, b:].view(n, most, 1 + depth)
         deep = _deep(slots, depth)
-        places, shown = old, self.colour.gather(1, deep)
+        worn = self.colour.gather(1, deep)
+        places, shown = old, worn
         if self.positions > b:
             places = draw_unused(self.index, rng.uniform(fresh[:, :, 0]), self.positions)
             shown = self.original.gather(1, _deep(places, depth))
@@ -227,7 +228,7 @@ class _SparseRSSearch(Search):
         else:
             colour = self.synthetic.gather(1, _deep(places, depth))
         stays = torch.arange(most, device=moves.device) >= moves[:, None]
-        colour = torch.where(stays[:, :, None], self.colour.gather(1, deep), colour)
+        colour = torch.where(stays[:, :, None], worn, colour)
         index = self.index.scatter(1, slots, torch.where(stays, old, places))
         return Edits(index, self.colour.scatter(1, deep, colour))
 
@@ -254,7 +255,7 @@ def unlike(colour: Tensor, shown: Tensor, stream: Tensor, step: Tensor | int) ->
         stream: ``(n,)`` random streams.
         step: ``(n,)`` or one number: which query the colours are for.
     """
-    n, k, depth = colour.shape
+    _, k, depth = colour.shape
     few = min(depth, 30)  # beyond, equal colours are too rare to count
     turns = 1 + rng.bits(stream, step, _AGAIN, k).long() % (2**few - 1)
     turned = colour.clone()
