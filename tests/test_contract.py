@@ -64,6 +64,9 @@ ATTACKS = {
         pixels, queries, probes=8, projection="authors"
     ),
     "one-pixel": lambda pixels, queries: OnePixel(pixels, queries),
+    "one-pixel-torchattacks": lambda pixels, queries: OnePixel(
+        pixels, queries, variant="torchattacks"
+    ),
     "bayes-opt": lambda pixels, queries: BayesOpt(
         pixels, queries, initial=4, candidates=40, refit=10
     ),
