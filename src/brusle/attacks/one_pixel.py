@@ -26,8 +26,8 @@ number for number if it is given the same random ones:
   plus F times the difference of two others. F is drawn from [0.5, 1) for each generation. All
   values begin uniform. One that leaves its range is drawn anew, colours included.
 * The population is ``popsize``, 10, rounded down to a multiple of the numbers in a member (2 and
-  the channels, for each pixel), but at least that many, and at least 5: it has 10, 15 and 25 members
-  for 1, 3 and 5 pixels of an RGB image.
+  the channels, for each pixel), but at least that many, and at least 5: 10, 15 and 25 members for
+  1, 3 and 5 pixels of an RGB image.
 * A generation is judged when it is complete. A rival that beats the best takes its place as well as
   that of the member it challenged.
 * Two edits on one pixel: the later one counts, so fewer pixels change.
