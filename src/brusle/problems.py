@@ -124,7 +124,8 @@ class Edits(Rows):
     """One sparse candidate per problem: which pixels get which colours.
 
     Attributes:
-        index: ``(n, k)`` int64 positions ``row * width + column``, all different in a row.
+        index: ``(n, k)`` int64 positions ``row * width + column``, all different in a row, or equal
+            ones with equal colours.
         colour: ``(n, k, c)`` new values of those pixels.
     """
 

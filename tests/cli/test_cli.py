@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import brusle
+from brusle.attacks import make
 from brusle.data import load, read_image, save_image
 
 
@@ -232,6 +233,21 @@ def test_list_as_json() -> None:
     assert set(said) == {"attacks", "victims", "data", "defences", "presets"}
     assert "zoo:cifar10-resnet20" in said["victims"]
     assert "palette=binary" in said["attacks"]["brusle"]
+
+
+def test_list_says_which_values_options_take() -> None:
+    said = json.loads(run("list", "attacks", "--json").stdout)
+    for name, option, others in (
+        ("brusle", "palette=binary", "uniform gaussian inverted inverted-levels image"),
+        ("brusle", "schedule=power-step", "printed step-decay cosine constant"),
+        ("l0-hsja", "projection=l0", "authors l2"),
+        ("one-pixel", "variant=paper", "torchattacks"),
+    ):
+        assert f"{option} (or {others.replace(' ', ', ')})" in said["attacks"][name]
+        key = option.partition("=")[0]
+        for value in others.split():  # what is listed is taken
+            attack = make(f"{name}:{key}={value}", pixels=1, queries=10)
+            assert getattr(attack, key) == value
 
 
 def test_check_says_what_fits_and_exits_with_3_when_it_does_not(tmp_path) -> None:
