@@ -19,7 +19,7 @@ from brusle.evaluation.workload import Data
 from brusle.names import require_ending
 
 Rows = Iterable[dict[str, Any]]
-_MAYBE = {"target": int, "loss": float}  # columns that are empty in some rows
+_MAYBE = {"target": int, "loss": float, "pixels_needed": int}  # columns that are empty in some rows
 _PICTURES = (1, 3, 4)  # channels that a picture can have
 
 
