@@ -83,8 +83,8 @@ def command(
     from brusle.cli import NOT_FOUND, VICTIM_FAILED
     from brusle.cli.options import open_victim
     from brusle.data import read_image, save_image
-    from brusle.oracle import Oracle, traits
     from brusle.names import require_ending
+    from brusle.oracle import Oracle, traits
     from brusle.report.effects import FORMATS, follow, require_bandit
     from brusle.report.gallery import PICTURES, Example, class_name, count, gallery
 

@@ -18,8 +18,8 @@ from torch import Tensor
 from brusle.attacks.pixel_bandit import Bandit, PixelBandit
 from brusle.errors import InputError
 from brusle.loop import Feedback, Search
-from brusle.problems import Edits, Problems
 from brusle.names import require_ending
+from brusle.problems import Edits, Problems
 from brusle.report.curves import COLOURS
 from brusle.report.gallery import count
 from brusle.results import AttackResult
