@@ -84,5 +84,5 @@ def make_run(
         for at, (description, rows) in enumerate(parts):
             record = store.setting(str(at), {"problems": len(rows)} | dict(description))
             store.add(record.number, rows)
-            store.know([(r.image, r.label, "0") for r in rows])
+            store.know([(r.image, r.label, r.image) for r in rows])
     return Run.open(folder, originals)
