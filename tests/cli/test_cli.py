@@ -132,8 +132,14 @@ def test_attack_that_finds_nothing_exits_with_1(photos) -> None:
         (("attack", "plane.png", "--effects", "e.png"), "error: BruSLe has no map of expected"),
         (
             ("attack", "plane.png", "--attack", "pixel-bandit", "--effects", "e.svg"),
-            "error: e.svg is neither a picture (.png) nor numbers (.npz): name it so",
+            "error: cannot write e.svg in the format of its name: name it .png, .npz",
         ),
+        (
+            ("attack", "plane.png", "--out", "a.jpg"),
+            "error: cannot write a.jpg in the format of its name: name it .png",
+        ),
+        (("attack", "plane.png", "--picture", "a.svg"), "name it .png, .jpg, .jpeg, .webp, .pdf"),
+        (("pairs", "--out", "pairs.csv"), "error: cannot write pairs.csv in the format of its"),
         (("evaluate", "--standard", "--minimal"), "standard chooses the attacks"),
         (("evaluate", "--queries", "0"), "0 is not in the range x>=1"),
         (("evaluate", "--data", "nothing"), "error: unknown data 'nothing': known are sample"),

@@ -49,12 +49,13 @@ if TYPE_CHECKING:
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Adversarial PNG. Default: IMAGE-adversarial.png beside the image.",
+    help="Adversarial image, to FILE.png. Default: IMAGE-adversarial.png beside the image.",
 )
 @click.option(
     "--picture",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Also draw original, adversarial image and changed pixels side by side.",
+    help="Also draw original, adversarial image and changed pixels side by side, to FILE.png (or "
+    ".jpg, .webp, .pdf).",
 )
 @click.option(
     "--effects",
@@ -97,14 +98,17 @@ def command(
     from brusle.data import read_image, save_image
     from brusle.data.images import fit_for, frame, open_picture
     from brusle.evaluation.display import watched
+    from brusle.names import require_ending
     from brusle.oracle import Oracle, check_shape, traits
-    from brusle.report.effects import follow, require_bandit, require_format
-    from brusle.report.gallery import Example, class_name, count, gallery
+    from brusle.report.effects import FORMATS, follow, require_bandit
+    from brusle.report.gallery import PICTURES, Example, class_name, count, gallery
 
+    for asked, endings in ((out, (".png",)), (picture, PICTURES), (effects, FORMATS)):
+        if asked is not None:
+            require_ending(asked, endings)
     attack = make(spec, pixels, queries, minimal)
     if effects is not None:
         require_bandit(attack)
-        require_format(effects)
     model = open_victim(victim, device, defences)
     known = traits(model)
     names: Sequence[str] = known.classes or ()

@@ -159,13 +159,10 @@ class Run:
 
     @cached_property
     def _summaries(self) -> list[Summary]:
-        return [
-            Summary.of(self.stored(s), s.queries, checkpoints(s.queries), self.randomised)
-            for s in self.settings
-        ]
+        return [summarise(s, self.stored(s), self.randomised) for s in self.settings]
 
     def summaries(self) -> list[Summary]:
-        """One summary for each setting, with the success rate at a few numbers of queries."""
+        """One summary for each setting, as `summarise` makes them."""
         return self._summaries
 
     @property
@@ -209,7 +206,7 @@ class Run:
         for setting in self.settings:
             white_box = self._white_box(setting)
             rows = [] if white_box is None else self.stored(white_box)
-            found[setting] = flags(self.stored(setting), setting.queries, rows)
+            found[setting] = flags(self.stored(setting), setting.queries, rows, setting.minimal)
         return {setting: reasons for setting, reasons in found.items() if reasons}
 
     def _white_box(self, setting: Record) -> Record | None:
@@ -251,7 +248,12 @@ class Run:
     def as_dict(self) -> dict[str, Any]:
         """What the run is about, and its summaries, for JSON."""
         settings = [
-            {**vars(setting), "summary": summary.as_dict(), "flags": self._flag_texts(setting)}
+            {
+                **vars(setting),
+                "minimal": setting.minimal,
+                "summary": summary.as_dict(),
+                "flags": self._flag_texts(setting),
+            }
             for setting, summary in zip(self.settings, self.summaries(), strict=True)
         ]
         return {
@@ -309,8 +311,22 @@ def checkpoints(limit: int) -> tuple[int, ...]:
     return (*[q for q in marks if q < limit][-3:], limit)
 
 
+def summarise(setting: Record, rows: Sequence[Row], randomised: bool) -> Summary:
+    """The numbers of a setting.
+
+    They hold the success rate at a few numbers of queries or, of a search for the fewest pixels,
+    the pixels needed.
+    """
+    marks = checkpoints(setting.queries)
+    return Summary.of(rows, setting.queries, marks, randomised, setting.fewest)
+
+
 def as_dict(setting: Record, row: Row) -> dict[str, Any]:
-    """A row with its setting, without what differs from run to run."""
+    """A row with its setting, without what differs from run to run.
+
+    ``pixels_needed`` is that of a search for the fewest pixels; None if the image was not fooled.
+    """
+    needed = row.pixels if setting.minimal and row.status == "success" else None
     return {
         "attack": setting.attack,
         "goal": setting.goal,
@@ -327,6 +343,8 @@ def as_dict(setting: Record, row: Row) -> dict[str, Any]:
         "stable": row.stable,
         "queries": row.queries,
         "pixels": row.pixels,
+        "minimal": setting.minimal,
+        "pixels_needed": needed,
         "final_label": row.final_label,
         "loss": row.loss if math.isfinite(row.loss) else None,
         "found_by": row.found_by,

@@ -77,6 +77,24 @@ class Record:
         return self.attack + self._unusual
 
     @property
+    def minimal(self) -> bool:
+        """Whether this is a search for the fewest pixels (`brusle.attacks.Minimal`).
+
+        Its options, and no others, are an attack and the total of queries.
+        """
+        return self.options.keys() == {"attack", "total"}
+
+    @property
+    def fewest(self) -> int | None:
+        """Pixel limit of a search for the fewest pixels; None of other attacks."""
+        return self.pixels if self.minimal else None
+
+    @property
+    def family(self) -> tuple[object, ...]:
+        """What is equal in settings that differ in their seed alone."""
+        return self.attack, self.goal, self.pixels, self.queries, self.eot, self.minimal
+
+    @property
     def title(self) -> str:
         """For people."""
         return f"{self.attack} {self.goal}, {self.pixels} px{self._unusual}"
