@@ -76,7 +76,8 @@ def command(
 
     PRESET is one of `brusle list presets`. Without options it is as large as in the paper; --limit
     and --queries make it smaller. Where the paper's model is not to be had, a bundled one stands
-    in for it, and the output says so.
+    in for it, and the output says so. Where the paper has a figure and no table, what its text
+    claims is checked: each claim is held, within noise or contradicted.
 
     The folder gets reproduction.json, reproduction.md and reproduction.png, and a run folder for
     each model, which `brusle status`, `verify` and `export` read.
@@ -140,15 +141,15 @@ def _show(done: Reproduction, console: Console, as_json: bool) -> int:
     from rich.markup import escape
 
     from brusle.cli import VICTIM_FAILED
-    from brusle.report.reproduction import LEGEND, blocks, markdown, notes, picture, title
+    from brusle.report.reproduction import all_blocks, introduction, markdown, notes, picture, title
 
     (done.folder / "reproduction.md").write_text(markdown(done))
     picture(done, done.folder / "reproduction.png")
     console.print(f"\n[bold]{done.preset.name}[/]: {escape(done.preset.summary)}")
-    console.print(escape(LEGEND))
+    console.print(escape(introduction(done)))
     for outcome in done.outcomes:
         console.print(f"\n[bold]{escape(title(outcome))}[/]")
-        for block in blocks(outcome):
+        for block in all_blocks(outcome):
             console.print(_table(block))
         for note in notes(outcome):
             console.print(escape(f"- {note}"))
