@@ -71,12 +71,12 @@ def test_claims_in_terminal_markdown_and_json(tmp_path) -> None:
         "verdict": "within noise",
     }
     written = (tmp_path / "run" / "reproduction.md").read_text()
-    row = "| 40 | 60 | SparseEvo, first adaptation never succeeds | 0.0 [0, 28] | within noise |"
+    row = "| SparseEvo, first adaptation never succeeds | 40 | 60 | 0.0 [0, 28] | within noise |"
     assert row in written
     for text in (written, " ".join(result.output.split())):
         assert 'In the paper: appendix, "Alternative Loss", first approach.' in text
         assert "claims of the paper's text: 0 held, 1 within noise, 0 contradicted" in text
-    assert re.search(r"40 +60 +SparseEvo, first +0.0 \[0, 28\] +within noise", result.output)
+    assert re.search(r"SparseEvo, first +40 +60 +0.0 \[0, 28\] +within noise", result.output)
     assert all(len(line.rstrip()) <= 80 for line in result.output.splitlines())
     assert (tmp_path / "run" / "reproduction.png").exists()
 

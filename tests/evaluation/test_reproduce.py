@@ -88,7 +88,7 @@ def test_claims_are_checked_on_the_stored_rows(tmp_path) -> None:
     assert won["BruSLe", 40] and not won["SparseEvo", 40]
     table = all_blocks(outcome)[-1]
     assert table == claims(outcome)
-    assert table.headers == ("pixels", "queries", "the paper says", "ours", "verdict")
+    assert table.headers == ("the paper says", "pixels", "queries", "ours", "verdict")
     assert [row[4] for row in table.rows] == [f.verdict for f in outcome.findings]
     assert "claims of the paper's text: " in notes(outcome)[-1]
     assert picture(done, tmp_path / "figure.png")

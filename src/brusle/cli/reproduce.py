@@ -164,18 +164,19 @@ def _show(done: Reproduction, console: Console, as_json: bool) -> int:
 
 
 def _table(block: Block) -> Table:
-    """Fits a terminal of 80 columns; a line between budgets."""
+    """Fits a terminal of 80 columns; a line between groups of rows."""
     from rich.markup import escape
 
     from brusle.report.tables import plain_table
 
     table = plain_table()
-    for header in block.headers:
-        table.add_column(escape(header), justify="right", no_wrap=True)
-    budgets = [row[0] for row in block.rows]
-    several = len(set(budgets)) < len(budgets)
+    for at, header in enumerate(block.headers):
+        words = block.worded and at == 0
+        table.add_column(escape(header), justify="left" if words else "right", no_wrap=True)
+    groups = [row[0] for row in block.rows]
+    several = len(set(groups)) < len(groups)
     for at, row in enumerate(block.rows):
-        new = at == 0 or budgets[at] != budgets[at - 1]
-        last = several and budgets[at + 1 : at + 2] != budgets[at : at + 1]
-        table.add_row(row[0] if new else "", *map(escape, row[1:]), end_section=last)
+        new = at == 0 or groups[at] != groups[at - 1]
+        last = several and groups[at + 1 : at + 2] != groups[at : at + 1]
+        table.add_row(escape(row[0]) if new else "", *map(escape, row[1:]), end_section=last)
     return table

@@ -22,7 +22,7 @@ LEGEND = (
 )
 CLAIMS = (
     "What its text claims is checked: ours is the difference of success rates in points, or the "
-    "rate of the one line, with its 95 % interval."
+    "rate of the one line, with its 95 % interval. What few pairs decide is within noise."
 )
 _MOST = 3  # so many columns of numbers fit a terminal of 80
 _WIDTH = 22
@@ -35,10 +35,17 @@ _METRICS = {
 
 @dataclass(frozen=True)
 class Block:
-    """A table of strings; a row begins with the number of pixels."""
+    """A table of strings; rows that begin alike belong together.
+
+    Attributes:
+        headers: of the columns.
+        rows: the strings.
+        worded: the first column has words, the others have numbers.
+    """
 
     headers: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    worded: bool = False
 
 
 def introduction(done: Reproduction) -> str:
@@ -85,15 +92,15 @@ def claims(outcome: Outcome) -> Block:
     """What became of the claims of the paper's text."""
     rows = tuple(
         (
+            textwrap.fill(finding.claim, _WIDTH),
             str(finding.pixels),
             " and ".join(map(str, dict.fromkeys(finding.queries))),
-            textwrap.fill(finding.claim, _WIDTH),
             _difference(finding),
             finding.verdict,
         )
         for finding in outcome.findings
     )
-    return Block(("pixels", "queries", "the paper says", "ours", "verdict"), rows)
+    return Block(("the paper says", "pixels", "queries", "ours", "verdict"), rows, worded=True)
 
 
 def all_blocks(outcome: Outcome) -> list[Block]:
@@ -200,7 +207,8 @@ def _draw_figure(axes: Axes, cells: Sequence[Cell]) -> None:
         known = [cell for cell in mine if cell.paper is not None]
         places = [getattr(cell, over) for cell in known]
         axes.plot(places, [cell.paper or 0.0 for cell in known], "x", color=colour, markersize=6)
-    axes.set(ylim=(-2, 102), xlabel=f"{over} (x: the paper's number)")
+    known_any = any(cell.paper is not None for cell in cells)
+    axes.set(ylim=(-2, 102), xlabel=f"{over} (x: the paper's number)" if known_any else over)
     axes.set_ylabel(f"{_METRICS[cells[0].metric]} (%), 95 % interval")
 
 
