@@ -9,13 +9,23 @@ from conftest import randomise
 from torch import Tensor, nn
 
 import brusle
+from brusle import zoo
 from brusle.victims.architectures import ARCHITECTURES, CifarResNet18, ResNet9, VisionTransformer
-from brusle.zoo.resnet import CIFAR10_STD, resnet20
+from brusle.victims.wrappers import normalised
+from brusle.zoo.resnet import CIFAR10_MEAN, CIFAR10_STD
 from brusle.zoo.vit import Block
 
 
 def shapes(module: nn.Module) -> dict[str, tuple[int, ...]]:
     return {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+
+
+def assert_same_answers(ours: nn.Module, theirs: nn.Module, size: int) -> None:
+    images = torch.rand(2, 3, size, size)
+    with torch.no_grad():
+        expected = theirs(images)
+        assert expected.std() > 1e-3
+        assert torch.allclose(ours(images), expected, rtol=1e-4, atol=1e-4)
 
 
 def parameters(module: nn.Module) -> int:
@@ -50,11 +60,7 @@ def test_resnet50_answers_as_torchvisions(torchvision: ModuleType) -> None:
     theirs = randomise(torchvision.models.resnet50(num_classes=7))
     ours = ARCHITECTURES["resnet50"].build(7).eval()
     ours.load_state_dict(theirs.state_dict())
-    images = torch.rand(2, 3, 64, 64)
-    with torch.no_grad():
-        expected = theirs(images)
-        assert expected.std() > 1e-3
-        assert torch.allclose(ours(images), expected, rtol=1e-4, atol=1e-4)
+    assert_same_answers(ours, theirs, 64)
 
 
 def test_vit_answers_as_torchvisions(torchvision: ModuleType) -> None:
@@ -65,11 +71,7 @@ def test_vit_answers_as_torchvisions(torchvision: ModuleType) -> None:
     randomise(theirs)
     ours = VisionTransformer(7, size=64, patch=16, width=32, depth=3, heads=4).eval()
     ours.load_state_dict(theirs.state_dict())
-    images = torch.rand(2, 3, 64, 64)
-    with torch.no_grad():
-        expected = theirs(images)
-        assert expected.std() > 1e-3
-        assert torch.allclose(ours(images), expected, rtol=1e-4, atol=1e-4)
+    assert_same_answers(ours, theirs, 64)
 
 
 def test_cifar_resnet18_is_torchvisions_with_another_stem(torchvision: ModuleType) -> None:
@@ -86,18 +88,14 @@ def test_cifar_resnet18_is_torchvisions_with_another_stem(torchvision: ModuleTyp
         state[name] = tensor
     ours = CifarResNet18(10).eval()
     ours.load_state_dict(state)
-    images = torch.rand(2, 3, 32, 32)
-    with torch.no_grad():
-        assert torch.allclose(ours(images), theirs(images), rtol=1e-4, atol=1e-4)
+    assert_same_answers(ours, theirs, 32)
 
 
 def test_resnet50_answers_as_timms(timm: ModuleType) -> None:
     theirs = randomise(timm.create_model("resnet50", num_classes=7))
     ours = ARCHITECTURES["resnet50"].build(7).eval()
     ours.load_state_dict(theirs.state_dict())
-    images = torch.rand(2, 3, 64, 64)
-    with torch.no_grad():
-        assert torch.allclose(ours(images), theirs(images), rtol=1e-4, atol=1e-4)
+    assert_same_answers(ours, theirs, 64)
 
 
 TIMM_VIT = {
@@ -131,16 +129,12 @@ def test_vit_answers_as_timms(timm: ModuleType) -> None:
     theirs = randomise(net(**sizes, embed_dim=32, num_classes=7))
     ours = VisionTransformer(7, size=64, patch=16, width=32, depth=3, heads=4).eval()
     ours.load_state_dict({from_timm(name): w for name, w in theirs.state_dict().items()})
-    images = torch.rand(2, 3, 64, 64)
-    with torch.no_grad():
-        expected = theirs(images)
-        assert expected.std() > 1e-3
-        assert torch.allclose(ours(images), expected, rtol=1e-4, atol=1e-4)
+    assert_same_answers(ours, theirs, 64)
 
 
 def test_resnet20_answers_as_torchvisions_blocks(torchvision: ModuleType) -> None:
     """Three stages of three of torchvision's blocks, halved at the start of the last two."""
-    ours = randomise(resnet20())
+    ours = zoo.load("cifar10-resnet20").eval()
     block, layers = torchvision.models.resnet.BasicBlock, []
     widths = [16, 16, 16, 16, 32, 32, 32, 64, 64, 64]
     for before, after in pairwise(widths):
@@ -149,15 +143,11 @@ def test_resnet20_answers_as_torchvisions_blocks(torchvision: ModuleType) -> Non
         layers.append(block(before, after, step, change if step == 2 else None))
     stem = [nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
     tail = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)]
-    theirs = nn.Sequential(*stem, *layers, *tail).eval()
+    theirs = nn.Sequential(*stem, *layers, *tail)
     mine = [weight for name, weight in ours.state_dict().items() if name not in ("mean", "std")]
     state = dict(zip(theirs.state_dict(), mine, strict=True))
-    theirs.load_state_dict(state)
-    images = torch.rand(2, 3, 32, 32)
-    with torch.no_grad():
-        expected = theirs((images - ours.mean) / ours.std)
-        assert expected.std() > 1e-3
-        assert torch.allclose(ours(images), expected, rtol=1e-4, atol=1e-4)
+    theirs.eval().load_state_dict(state)
+    assert_same_answers(ours, normalised(theirs, CIFAR10_MEAN, CIFAR10_STD), 32)
 
 
 def test_blocks_of_the_small_vit_are_torchs_encoder_layers() -> None:
