@@ -347,6 +347,7 @@ def _default_data(wanted: Preset) -> str:
 def _run(wanted: Preset, job: Job, folder: Path, device: str, options: dict[str, Any]) -> Outcome:
     part, place = job.part, folder / job.part.name
     model = defend(as_victim(job.victim, device), part.defences)
+    attacks = [a for plan in job.plans for a in plan.attacks_on(model)[part.goal]]
     manifest = choose(
         job.data,
         model,
@@ -354,8 +355,8 @@ def _run(wanted: Preset, job: Job, folder: Path, device: str, options: dict[str,
         targets=part.targets if part.goal == "targeted" else 0,
         seed=part.seeds[0],
         batch_size=options.get("batch_size"),
+        with_starts=any(attack.wants_start(part.goal == "targeted") for attack in attacks),
     )
-    attacks = (a for plan in job.plans for a in plan.attacks_on(model)[part.goal])
     run = evaluate(
         job.victim,
         job.data,

@@ -256,6 +256,23 @@ def over_seeds(runs: Sequence[Sequence[Row]], metric: Callable[[Sequence[Row]], 
     return Spread(float(values.min()), float(values.mean()), float(values.max()), std, len(values))
 
 
+def clearly_ahead(first: Sequence[Row], second: Sequence[Row], limit: int) -> bool:
+    """Whether the first attack succeeds more often within ``limit`` queries, beyond noise.
+
+    By two tests (95 %) that must agree: McNemar's with continuity correction, which knows that few
+    pairs decide, and the interval of `compare`, which knows that targets of an image go together.
+
+    Args:
+        first: rows of one attack.
+        second: rows of the other.
+        limit: number of queries.
+    """
+    wins, losses = _discordant(_matched(first, second), limit)
+    if wins - losses - 1 <= Z95 * math.sqrt(wins + losses):
+        return False
+    return compare(first, second, limit).difference.low > 0
+
+
 def compare(
     first: Sequence[Row],
     second: Sequence[Row],
@@ -298,23 +315,6 @@ def compare(
         difference=_estimate(difference, differences),
         ratio=_estimate(ratio, ratios),
     )
-
-
-def clearly_ahead(first: Sequence[Row], second: Sequence[Row], limit: int) -> bool:
-    """Whether the first attack succeeds more often within ``limit`` queries, beyond noise.
-
-    By two tests (95 %) that must agree: McNemar's with continuity correction, which knows that few
-    pairs decide, and the interval of `compare`, which knows that targets of an image go together.
-
-    Args:
-        first: rows of one attack.
-        second: rows of the other.
-        limit: number of queries.
-    """
-    wins, losses = _discordant(_matched(first, second), limit)
-    if wins - losses - 1 <= Z95 * math.sqrt(wins + losses):
-        return False
-    return compare(first, second, limit).difference.low > 0
 
 
 def flags(rows: Sequence[Row], limit: int, white_box: Sequence[Row] = ()) -> list[Flag]:
@@ -375,6 +375,12 @@ def _beats_white_box(black: Sequence[Row], white: Sequence[Row]) -> Flag | None:
     )
 
 
+def _discordant(pairs: Sequence[tuple[Row, Row]], queries: float) -> tuple[int, int]:
+    """In how many pairs only the first attack succeeded, and in how many only the second."""
+    won = Counter((_won(a, queries), _won(b, queries)) for a, b in pairs)
+    return won[True, False], won[False, True]
+
+
 def _errors(rows: Sequence[Row]) -> Flag | None:
     statuses = Counter(row.status for row in rows)
     errors, unverified = statuses["error"], statuses["unverified"]
@@ -432,12 +438,6 @@ def _by_problem(rows: Sequence[Row]) -> dict[int, Row]:
     if repeated:
         raise InputError(f"{repeated} problems occur twice: give the rows of one setting")
     return {row.problem: row for row in _attacked(rows)}
-
-
-def _discordant(pairs: Sequence[tuple[Row, Row]], queries: float) -> tuple[int, int]:
-    """In how many pairs only the first attack succeeded, and in how many only the second."""
-    won = Counter((_won(a, queries), _won(b, queries)) for a, b in pairs)
-    return won[True, False], won[False, True]
 
 
 def _images(pairs: Sequence[tuple[Row, Row]]) -> list[str]:
