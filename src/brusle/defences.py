@@ -24,6 +24,7 @@ from brusle.errors import InputError
 from brusle.goals import Output
 from brusle.names import hint, plain_value, plugins
 from brusle.oracle import Gives, Victim, put, traits
+from brusle.victims.wrappers import named
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class RandomNoise(Defence):
 
     @property
     def label(self) -> str:
-        return f"rnd:{self.sigma:g}"
+        return f"rnd:{self.sigma}"
 
     @property
     def randomised(self) -> bool:
@@ -270,7 +271,8 @@ def make(spec: str, victim: Victim) -> Victim:
         defended: Victim = build(victim, *values)
     except TypeError as error:
         raise InputError(f"defence {spec!r} has too many or too few values ({error})") from error
-    return defended
+    # by this name the run of a defended victim finds its defences again
+    return defended if name in DEFENCES else named(defended, f"{victim.name} + {spec}")
 
 
 def defend(victim: Victim, specs: Sequence[str]) -> Victim:

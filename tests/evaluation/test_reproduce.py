@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 
 import pytest
+import torch
 
 from brusle.errors import InputError
 from brusle.evaluation.metrics import Rate
@@ -261,14 +262,19 @@ def test_default_data(tmp_path, monkeypatch) -> None:
     assert jobs(preset("stl10-targeted"), victim="a:b")[0][0].data == "stl10:test"
 
 
-def test_the_folder_follows_from_the_plan() -> None:
+def test_the_folder_follows_from_the_plan_and_the_weights() -> None:
     mine = preset("cifar10-defended")
     todo, _ = jobs(mine, data="sample")
-    folder = default_folder(mine, todo)
-    assert folder == default_folder(mine, jobs(mine, data="sample")[0])
+    victims = [job.open("cpu") for job in todo]
+    folder = default_folder(mine, todo, victims)
+    again, _ = jobs(mine, data="sample")
+    assert folder == default_folder(mine, again, [job.open("cpu") for job in again])
     assert folder.parent.name == "runs" and folder.name.startswith("cifar10-defended-")
-    assert folder != default_folder(mine, jobs(mine, data="sample", limit=5)[0])
-    assert folder != default_folder(mine, todo[:1])
+    assert folder != default_folder(mine, jobs(mine, data="sample", limit=5)[0], victims)
+    assert folder != default_folder(mine, todo[:1], victims[:1])
+    with torch.no_grad():  # trained a little further
+        next(victims[0].module.parameters()).add_(1e-3)
+    assert folder != default_folder(mine, todo, victims)
 
 
 @pytest.mark.parametrize(

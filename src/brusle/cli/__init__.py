@@ -7,6 +7,7 @@ wrong; 3 the victim failed, on one image or on all, or a stored success does not
 
 from __future__ import annotations
 
+import shlex
 import sys
 from importlib import import_module
 
@@ -70,16 +71,23 @@ def main() -> None:
     """Entry point: errors that are meant for the user are one line on standard error."""
     try:
         code = cli.main(standalone_mode=False)
-    except click.exceptions.Abort:
-        click.echo("interrupted", err=True)
+    except click.exceptions.Abort as error:
+        click.echo("\n".join(["interrupted", *_how_to_go_on(error.__cause__)]), err=True)
         sys.exit(INTERRUPTED)
     except click.ClickException as error:
         error.show()
         sys.exit(BAD_INPUT)
     except BrusleError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo("\n".join([f"error: {error}", *_how_to_go_on(error)]), err=True)
         sys.exit(VICTIM_FAILED if isinstance(error, VictimError) else BAD_INPUT)
     except OSError as error:  # a full disk, a folder without rights
         click.echo(f"error: {error.filename or 'a file'}: {error.strerror or error}", err=True)
         sys.exit(BAD_INPUT)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _how_to_go_on(error: BaseException | None) -> list[str]:
+    """What an evaluation that was ended has stored, and the command that does the rest."""
+    stored = getattr(error, "__notes__", [])
+    command = shlex.join(["brusle", *sys.argv[1:]])
+    return [*stored, f"the same command goes on: {command}"] if stored else []

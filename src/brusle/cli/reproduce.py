@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder. Default: runs/ and a name that follows from the plan, so that the same command "
-    "goes on where it was interrupted.",
+    help="Folder. Default: runs/ and a name that follows from plan and weights, so that the same "
+    "command goes on where it was interrupted.",
 )
 @click.option("--plan", "only_plan", is_flag=True, help="Print the plans as YAML and run nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -100,6 +100,7 @@ def command(
             engine=engine(workers, address),
             on_part=bars.begin,
             on_progress=bars.update,
+            on_warning=bars.warn,
             **scale,
         )
     return _show(done, console, as_json)
@@ -114,11 +115,15 @@ class _Bars(ExitStack):
 
     def begin(self, job: Job) -> None:
         """Called by `reproduce` before a part."""
-        from brusle.cli.display import Display
+        from brusle.evaluation.display import Display
 
         self.close()
         self._console.print(f"{job.part.name}: {job.victim}{job.part.behind}")
         self._display = self.enter_context(Display(self._console))
+
+    def warn(self, text: str) -> None:
+        """Called by `evaluate` before the first attack of a part."""
+        self._display.warn(text)
 
     def update(self, setting: Record, progress: Progress) -> None:
         """Called by `evaluate` after every round."""

@@ -23,9 +23,11 @@ from brusle.evaluation.metrics import Z95, Rate
 from brusle.evaluation.pairs import Targets, choose
 from brusle.evaluation.plan import Plan
 from brusle.evaluation.presets import OVER_SEEDS, Entry, Metric, Part, Preset, preset, seeds_entry
+from brusle.evaluation.provenance import fingerprint
 from brusle.evaluation.runner import evaluate
 from brusle.evaluation.statistics import over_seeds, robust_accuracy, success_rate
 from brusle.evaluation.store import Row
+from brusle.oracle import Victim
 from brusle.victims import as_victim, known_victims
 
 FILE = "reproduction.json"
@@ -52,6 +54,10 @@ class Job:
     def plans(self) -> tuple[Plan, ...]:
         """What it runs."""
         return self.part.plans(self.victim, self.data)
+
+    def open(self, device: str) -> Victim:
+        """The victim, with its defences."""
+        return defend(as_victim(self.victim, device), self.part.defences)
 
 
 @dataclass(frozen=True)
@@ -225,7 +231,7 @@ def reproduce(
         targets: targets of each image, "all" or a number; None is the paper's, or at most three if
             there is a ``limit``.
         out: a folder; what it holds already is not run again. None is ``runs/`` with a name that
-            follows from the plan.
+            follows from the plan and the weights.
         device: where the victim runs.
         on_part: called before each part.
         **options: further arguments of `brusle.evaluate`, such as ``batch_size``.
@@ -234,12 +240,13 @@ def reproduce(
     wanted = preset(name)
     scale = {"limit": limit, "queries": queries, "pixels": pixels, "seed": seed, "targets": targets}
     todo, left_out = jobs(wanted, victim, part, data, **scale)
-    folder = default_folder(wanted, todo) if out is None else Path(out)
+    models = [job.open(device) for job in todo]
+    folder = default_folder(wanted, todo, models) if out is None else Path(out)
     outcomes = []
-    for job in todo:
+    for job, model in zip(todo, models, strict=True):
         if on_part is not None:
             on_part(job)
-        outcomes.append(_run(wanted, job, folder, device, options))
+        outcomes.append(_run(wanted, job, model, folder, device, options))
     done = Reproduction(wanted, tuple(outcomes), left_out, folder, time.monotonic() - began)
     (folder / FILE).write_text(json.dumps(done.as_dict(), indent=2) + "\n")
     return done
@@ -277,10 +284,14 @@ def jobs(
     return todo, tuple(left_out)
 
 
-def default_folder(wanted: Preset, todo: Sequence[Job]) -> Path:
-    """A run folder whose name follows from what is run, so that the same request goes on."""
-    digests = "".join(plan.digest for job in todo for plan in job.plans)
-    return Path("runs") / f"{wanted.name}-{hashlib.sha256(digests.encode()).hexdigest()[:12]}"
+def default_folder(wanted: Preset, todo: Sequence[Job], victims: Sequence[Victim]) -> Path:
+    """A run folder whose name follows from what is run, so that the same request goes on.
+
+    Other weights under the same name, or another version of brusle, are another folder.
+    """
+    plans = [plan.digest for job in todo for plan in job.plans]
+    facts = " ".join([*plans, *map(fingerprint, victims), brusle.__version__])
+    return Path("runs") / f"{wanted.name}-{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
 
 
 def interval(hits: Mapping[str, float], counts: Mapping[str, int]) -> tuple[float, float]:
@@ -344,9 +355,10 @@ def _default_data(wanted: Preset) -> str:
     )
 
 
-def _run(wanted: Preset, job: Job, folder: Path, device: str, options: dict[str, Any]) -> Outcome:
+def _run(
+    wanted: Preset, job: Job, model: Victim, folder: Path, device: str, options: dict[str, Any]
+) -> Outcome:
     part, place = job.part, folder / job.part.name
-    model = defend(as_victim(job.victim, device), part.defences)
     attacks = [a for plan in job.plans for a in plan.attacks_on(model)[part.goal]]
     manifest = choose(
         job.data,

@@ -85,6 +85,22 @@ class Run:
         """
         return cls(Store.read(folder), Path(folder), data=data)
 
+    def __repr__(self) -> str:
+        where = "in memory" if self.folder is None else f"in {self.folder}"
+        try:
+            head = f"<Run of {self.victim} on {self.images} images of {self.data}, {where}"
+            return "\n  ".join([head, *self._lines()]) + ">"
+        except (BrusleError, KeyError):  # closed, or no attack has begun
+            return f"<Run {where}, nothing to read>"
+
+    def _lines(self) -> list[str]:
+        """A line about each setting."""
+        return [
+            f"{setting.title}: ASR {summary.asr}, robust accuracy {summary.robust}, "
+            f"{summary.cost.median:g} of {setting.queries} queries (median)"
+            for setting, summary in zip(self.settings, self.summaries(), strict=True)
+        ]
+
     @cached_property
     def about(self) -> dict[str, Any]:
         """What the store says about victim, data, and the sessions that wrote it."""
@@ -102,9 +118,9 @@ class Run:
 
     @property
     def images(self) -> int:
-        """How many images there are; with several targets, an image has several rows."""
+        """How many different images there are; with several targets, one has several rows."""
         if self._wanted is None:
-            return len(self.store.images())
+            return len(set(self.store.images().values()))
         return len({name for pairs in self._wanted.values() for _, name in pairs})
 
     @property
@@ -138,7 +154,6 @@ class Run:
         if self._wanted is None:
             return sorted(rows, key=lambda row: (row.image, row.target or 0))
         by_id = {row.problem: row for row in rows}
-        # equal images have one row, and each its name
         pairs = [(by_id.get(i), name) for i, name in self._wanted[setting.goal]]
         return [replace(row, image=name) for row, name in pairs if row is not None]
 
@@ -162,6 +177,12 @@ class Run:
     def notes(self) -> list[str]:
         """What a reader of the numbers should know, each once."""
         said = list(self.about["notes"])
+        known = self.store.images().values()
+        if len(set(known)) < len(known):
+            said.append(
+                f"of {len(known)} images, {len(set(known))} are different; the others are copies, "
+                f"with the same pixels and label: each image is attacked and counted once"
+            )
         revisions = [session["provenance"]["git_brusle"] for session in self.about["sessions"]]
         different = list(dict.fromkeys(str(revision) for revision in revisions))
         if len(different) > 1:
@@ -170,6 +191,16 @@ class Run:
                 f"{different[-1]}: if attacks have changed in between, choose another --out"
             )
         return said
+
+    @property
+    def warnings(self) -> dict[str, str]:
+        """What is plainly wrong with the victim, by topic (docs/check.md)."""
+        return dict(self.about.get("warnings", {}))
+
+    @property
+    def preflight_queries(self) -> int:
+        """Images that the victim was asked for before the attacks of the last session."""
+        return int(self.about["sessions"][-1].get("preflight_queries", 0))
 
     @cached_property
     def flags(self) -> dict[Record, list[Flag]]:
@@ -225,7 +256,9 @@ class Run:
         ]
         return {
             **{name: value for name, value in self.about.items() if name != "sessions"},
+            "warnings": self.warnings,
             **self.about["sessions"][-1],
+            "preflight_queries": self.preflight_queries,
             "images": self.images,
             "resumed": self.resumed,
             "start_queries": self.start_queries,

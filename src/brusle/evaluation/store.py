@@ -327,13 +327,13 @@ class Store:
             found = self._connection.execute("SELECT id, description FROM settings ORDER BY id")
             return [Record(number, **json.loads(text)) for number, text in found.fetchall()]
 
-    def done(self, setting: int) -> set[int]:
-        """Ids of the problems that are finished."""
+    def done(self, setting: int) -> dict[int, Status]:
+        """Ids of the problems that are finished, with their status."""
         with self._guard():
             found = self._connection.execute(
-                "SELECT problem FROM rows WHERE setting = ?", (setting,)
+                "SELECT problem, status FROM rows WHERE setting = ?", (setting,)
             ).fetchall()
-        return {problem for (problem,) in found}
+        return dict(found)
 
     def add(self, setting: int, rows: Sequence[Row]) -> None:
         """Write rows in one transaction; when this returns, they are on the disk."""

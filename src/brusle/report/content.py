@@ -229,6 +229,11 @@ class Content:
         return bool(self.about.get("randomised"))
 
     @property
+    def warnings(self) -> dict[str, str]:
+        """What is plainly wrong with the victim, by topic."""
+        return dict(self.about.get("warnings", {}))
+
+    @property
     def unfinished(self) -> list[Part]:
         """Settings that are not complete."""
         return [part for part in self.parts if not part.finished]

@@ -29,7 +29,8 @@ def markdown(content: Content) -> str:
 
 
 def _doubts(content: Content) -> list[str]:
-    lines = [
+    lines = [f"**Warning: {topic}.** {_plain(text)}" for topic, text in content.warnings.items()]
+    lines += [
         f"**Caution: {name}** ({_plain(found[0][0].title)}"
         f"{f' and {len(found) - 1} more' if found[1:] else ''}): {_plain(found[0][1].text)}. "
         f"{MEANINGS[name]}"

@@ -146,7 +146,7 @@ def _card(title: str, rate: Rate, text: str) -> Html:
 
 
 def _flags(content: Content) -> Html:
-    boxes = []
+    boxes = [_notice(f"Warning: {topic}", [text]) for topic, text in content.warnings.items()]
     for name, found in content.flags().items():
         lines = [f"{setting.title}: {flag.text}." for setting, flag in found]
         shown = [MEANINGS[name], *lines[:3]]
