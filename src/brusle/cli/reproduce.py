@@ -76,7 +76,8 @@ def command(
 
     PRESET is one of `brusle list presets`. Without options it is as large as in the paper; --limit
     and --queries make it smaller. Where the paper's model is not to be had, a bundled one stands
-    in for it, and the output says so.
+    in for it, and the output says so. Where the paper has a figure and no table, what its text
+    claims is checked: each claim is held, within noise or contradicted.
 
     The folder gets reproduction.json, reproduction.md and reproduction.png, and a run folder for
     each model, which `brusle status`, `verify` and `export` read.
@@ -145,15 +146,15 @@ def _show(done: Reproduction, console: Console, as_json: bool) -> int:
     from rich.markup import escape
 
     from brusle.cli import VICTIM_FAILED
-    from brusle.report.reproduction import LEGEND, blocks, markdown, notes, picture, title
+    from brusle.report.reproduction import all_blocks, introduction, markdown, notes, picture, title
 
     (done.folder / "reproduction.md").write_text(markdown(done))
     picture(done, done.folder / "reproduction.png")
     console.print(f"\n[bold]{done.preset.name}[/]: {escape(done.preset.summary)}")
-    console.print(escape(LEGEND))
+    console.print(escape(introduction(done)))
     for outcome in done.outcomes:
         console.print(f"\n[bold]{escape(title(outcome))}[/]")
-        for block in blocks(outcome):
+        for block in all_blocks(outcome):
             console.print(_table(block))
         for note in notes(outcome):
             console.print(escape(f"- {note}"))
@@ -168,18 +169,19 @@ def _show(done: Reproduction, console: Console, as_json: bool) -> int:
 
 
 def _table(block: Block) -> Table:
-    """Fits a terminal of 80 columns; a line between budgets."""
+    """Fits a terminal of 80 columns; a line between groups of rows."""
     from rich.markup import escape
 
     from brusle.report.tables import plain_table
 
     table = plain_table()
-    for header in block.headers:
-        table.add_column(escape(header), justify="right", no_wrap=True)
-    budgets = [row[0] for row in block.rows]
-    several = len(set(budgets)) < len(budgets)
+    for at, header in enumerate(block.headers):
+        words = block.worded and at == 0
+        table.add_column(escape(header), justify="left" if words else "right", no_wrap=True)
+    groups = [row[0] for row in block.rows]
+    several = len(set(groups)) < len(groups)
     for at, row in enumerate(block.rows):
-        new = at == 0 or budgets[at] != budgets[at - 1]
-        last = several and budgets[at + 1 : at + 2] != budgets[at : at + 1]
-        table.add_row(row[0] if new else "", *map(escape, row[1:]), end_section=last)
+        new = at == 0 or groups[at] != groups[at - 1]
+        last = several and groups[at + 1 : at + 2] != groups[at : at + 1]
+        table.add_row(escape(row[0]) if new else "", *map(escape, row[1:]), end_section=last)
     return table

@@ -18,6 +18,7 @@ from brusle.attacks.base import AnyAttack
 from brusle.data.stored import cache_dir
 from brusle.defences import defend
 from brusle.errors import InputError
+from brusle.evaluation.claims import Finding, Reading, check
 from brusle.evaluation.metrics import Z95, Rate
 from brusle.evaluation.pairs import Targets, choose
 from brusle.evaluation.plan import Plan
@@ -109,6 +110,7 @@ class Outcome:
         pairs: how many attacks that is for each line of the table.
         digest: of the images and targets.
         cells: the numbers.
+        findings: what becomes of the claims of the paper's text.
         errors: results that cannot be counted.
         resumed: attacks that were stored before and not run again.
     """
@@ -119,6 +121,7 @@ class Outcome:
     pairs: int
     digest: str
     cells: tuple[Cell, ...]
+    findings: tuple[Finding, ...]
     errors: int
     resumed: int
 
@@ -158,6 +161,7 @@ class Outcome:
             "agreement": {"agreed": self.agreement.hits, "places": self.agreement.count},
             "plans": [plan.model_dump(mode="json") for plan in self.job.plans],
             "numbers": [cell.as_dict() for cell in self.cells],
+            "claims": [finding.as_dict() for finding in self.findings],
         }
 
 
@@ -189,6 +193,7 @@ class Reproduction:
         return {
             "preset": self.preset.name,
             "summary": self.preset.summary,
+            "place": self.preset.place,
             "brusle": brusle.__version__,
             "seconds": round(self.seconds, 2),
             "left_out": list(self.left_out),
@@ -354,6 +359,7 @@ def _run(
     wanted: Preset, job: Job, model: Victim, folder: Path, device: str, options: dict[str, Any]
 ) -> Outcome:
     part, place = job.part, folder / job.part.name
+    attacks = [a for plan in job.plans for a in plan.attacks_on(model)[part.goal]]
     manifest = choose(
         job.data,
         model,
@@ -361,8 +367,8 @@ def _run(
         targets=part.targets if part.goal == "targeted" else 0,
         seed=part.seeds[0],
         batch_size=options.get("batch_size"),
+        with_starts=any(attack.wants_start(part.goal == "targeted") for attack in attacks),
     )
-    attacks = (a for plan in job.plans for a in plan.attacks_on(model)[part.goal])
     run = evaluate(
         job.victim,
         job.data,
@@ -385,6 +391,7 @@ def _run(
         pairs=manifest.pairs if part.goal == "targeted" else len(manifest.entries),
         digest=manifest.digest,
         cells=tuple(_cells(wanted, part, stored, height * width)),
+        findings=tuple(_findings(part, stored)),
         errors=run.errors,
         resumed=run.resumed,
     )
@@ -394,15 +401,40 @@ def _cells(
     wanted: Preset, part: Part, stored: Mapping[_Setting, Sequence[Row]], area: int
 ) -> Iterator[Cell]:
     for pixels in part.pixels:
-        for mark in part.marks:
-            for entry in part.entries:
-                limit = mark if part.metric == "mean sparsity" else max(part.marks)
-                attack = make(entry.attack, pixels, limit)
-                runs = [stored[_key(attack, seed)] for seed in part.seeds]
-                for line, ours, low, high in _numbers(part, entry, runs, mark, area):
-                    paper = wanted.paper(part, line, pixels, mark)
-                    place = (line.paper, line.variant, pixels, mark, part.metric)
-                    yield Cell(*place, ours, low, high, paper)
+        for entry, mark in part.readings():
+            runs = [_rows(part, stored, entry, pixels, mark, seed) for seed in part.seeds]
+            for line, ours, low, high in _numbers(part, entry, runs, mark, area):
+                paper = wanted.paper(part, line, pixels, mark)
+                place = (line.paper, line.variant, pixels, mark, part.metric)
+                yield Cell(*place, ours, low, high, paper)
+
+
+def _findings(part: Part, stored: Mapping[_Setting, Sequence[Row]]) -> Iterator[Finding]:
+    """Each claim at each of its budgets, and at each mark unless all its lines have their own."""
+    entries = {entry.title: entry for entry in part.entries}
+    (seed,) = part.seeds if part.claims else (0,)
+    for claim in part.claims:
+        mine = [entries[title] for title in (claim.line, claim.other) if title is not None]
+        for pixels in (p for p in part.pixels if p in (claim.pixels or part.pixels)):
+            marks = dict.fromkeys(tuple(e.queries or mark for e in mine) for mark in part.marks)
+            for places in marks:
+                readings = [
+                    Reading(_rows(part, stored, entry, pixels, mark, seed), mark)
+                    for entry, mark in zip(mine, places, strict=True)
+                ]
+                yield check(claim, pixels, *readings)
+
+
+def _rows(
+    part: Part,
+    stored: Mapping[_Setting, Sequence[Row]],
+    entry: Entry,
+    pixels: int,
+    mark: int,
+    seed: int,
+) -> Sequence[Row]:
+    """The rows that an entry is read from."""
+    return stored[_key(make(entry.attack, pixels, part.limit(entry, mark)), seed)]
 
 
 def _key(attack: AnyAttack, seed: int) -> _Setting:

@@ -399,6 +399,23 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(float(found.min()), float(found.mean()), float(found.max()), std, len(found))
 
 
+def clearly_ahead(first: Sequence[Row], second: Sequence[Row], limit: int) -> bool:
+    """Whether the first attack succeeds more often within ``limit`` queries, beyond noise.
+
+    By two tests (95 %) that must agree: McNemar's with continuity correction, which knows that few
+    pairs decide, and the interval of `compare`, which knows that targets of an image go together.
+
+    Args:
+        first: rows of one attack.
+        second: rows of the other.
+        limit: number of queries.
+    """
+    wins, losses = _discordant(_matched(first, second), limit)
+    if wins - losses - 1 <= Z95 * math.sqrt(wins + losses):
+        return False
+    return compare(first, second, limit).difference.low > 0
+
+
 def compare(
     first: Sequence[Row],
     second: Sequence[Row],
@@ -512,21 +529,22 @@ def _beats_white_box(black: Sequence[Row], white: Sequence[Row]) -> Flag | None:
     pairs = _matched(_attacked(black), _attacked(white))
     if len({row.image for row, _ in pairs}) < FEWEST_IMAGES:
         return None
-    won = Counter((b.status == "success", w.status == "success") for b, w in pairs)
-    wins, losses = won[True, False], won[False, True]
-    # McNemar's test, which knows that few pairs decide; the interval knows that targets of an
-    # image go together.
-    if wins - losses - 1 <= Z95 * math.sqrt(wins + losses):
-        return None
     most = max(row.queries for pair in pairs for row in pair)
-    if compare(black, white, most).difference.low <= 0:
+    if not clearly_ahead(black, white, most):
         return None
+    wins, losses = _discordant(pairs, most)
     return Flag(
         "black-box-beats-white-box",
         f"of {len(pairs)} images, the black-box attack fooled {wins} that the white-box attack "
         f"did not, and {losses} the other way round: gradients are masked, or the white-box "
         f"attack is weak",
     )
+
+
+def _discordant(pairs: Sequence[tuple[Row, Row]], queries: float) -> tuple[int, int]:
+    """In how many pairs only the first attack succeeded, and in how many only the second."""
+    won = Counter((_won(a, queries), _won(b, queries)) for a, b in pairs)
+    return won[True, False], won[False, True]
 
 
 def _errors(rows: Sequence[Row]) -> Flag | None:
