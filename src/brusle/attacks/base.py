@@ -159,7 +159,7 @@ class SparseAttack(CallableAttack):
 
     def conduct(self, session: Session) -> None:
         """A plain attack is one search, and what it finds is the result."""
-        session.search(self, last=True)
+        session.search(self, on_finished=session.conclude)
 
     def start(self, problems: Problems, seed: int, restart: int) -> Search:
         """Begin a search on ``problems``."""

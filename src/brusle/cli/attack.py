@@ -82,6 +82,7 @@ def command(
     from brusle.cli import NOT_FOUND, VICTIM_FAILED
     from brusle.cli.options import open_victim
     from brusle.data import read_image, save_image
+    from brusle.errors import VictimError
     from brusle.oracle import Oracle, traits
     from brusle.report.effects import follow, require_bandit, require_format
     from brusle.report.gallery import Example, class_name, count, gallery
@@ -100,6 +101,8 @@ def command(
     look = Oracle(model, problems=1, limit=0, batch_size=1)
     if truth is None:
         answers = look.ask(torch.zeros(1, dtype=torch.int64), original[None], "clean")
+        if answers.errors:
+            raise VictimError(f"{image} could not be classified: {answers.errors[0]}")
         truth = int(answers.labels[0])
     options: dict[str, Any] = {"seed": seed, "starts": starts, "eot": eot}
     maps: EffectMaps | None = None

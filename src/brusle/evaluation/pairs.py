@@ -21,7 +21,7 @@ from torch import Tensor
 
 from brusle import rng
 from brusle.data import Dataset, Source, source
-from brusle.errors import DataError, InputError
+from brusle.errors import DataError, InputError, VictimError
 from brusle.oracle import Oracle, traits
 from brusle.victims import as_victim, default_batch_size
 
@@ -191,7 +191,10 @@ def choose(
         shape = tuple(take(place, [0]).images.shape[1:])
         size = batch_size or default_batch_size((shape[0], shape[1], shape[2]), model.device)
         oracle = Oracle(model, len(place), limit=0, batch_size=size)
-    rows = _in_turn(place, oracle, images or len(place), seed)
+    failures: list[str] = []
+    rows = _in_turn(place, oracle, images or len(place), seed, failures)
+    if failures and oracle is not None and not int(oracle.ledger.clean.sum()):
+        raise VictimError(f"no image of {place.name} could be classified: {failures[0]}")
     if not rows:
         raise InputError(f"the victim classifies no image of {place.name} correctly")
     return manifest(
@@ -264,8 +267,10 @@ def _targets(
     return tuple(others[at] for at in order[:targets])
 
 
-def _in_turn(data: Source | Dataset, oracle: Oracle | None, images: int, seed: int) -> list[int]:
-    """Rows of ``data`` as `choose` says."""
+def _in_turn(
+    data: Source | Dataset, oracle: Oracle | None, images: int, seed: int, failures: list[str]
+) -> list[int]:
+    """Rows of ``data`` as `choose` says; why the victim failed is added to ``failures``."""
     labels = data.labels.tolist()
     order = _shuffled(len(labels), seed, 0, _IMAGE_ORDER)
     queues: dict[int, deque[int]] = {}
@@ -279,20 +284,23 @@ def _in_turn(data: Source | Dataset, oracle: Oracle | None, images: int, seed: i
         fewest = min(have[c] for c in turn if queues[c])
         now = [c for c in turn if queues[c] and have[c] == fewest][: images - len(chosen)]
         rows = [queues[c].popleft() for c in now]
-        for c, row, right in zip(now, rows, _right(data, rows, oracle), strict=True):
+        for c, row, right in zip(now, rows, _right(data, rows, oracle, failures), strict=True):
             if right:
                 chosen.append(row)
                 have[c] += 1
     return chosen
 
 
-def _right(data: Source | Dataset, rows: list[int], oracle: Oracle | None) -> list[bool]:
+def _right(
+    data: Source | Dataset, rows: list[int], oracle: Oracle | None, failures: list[str]
+) -> list[bool]:
     if oracle is None:
         return [True] * len(rows)
     some = take(data, rows)
     answers = oracle.ask(torch.tensor(rows), some.images, "clean")
+    failures += answers.errors.values()
     right: list[bool] = (answers.labels.cpu() == some.labels).tolist()
-    return [ok and at not in answers.errors for at, ok in enumerate(right)]
+    return right
 
 
 def _shuffled(count: int, seed: int, identity: int, tag: int) -> list[int]:

@@ -11,7 +11,7 @@ from typing import Any
 import brusle
 from brusle.attacks import make
 from brusle.attacks.base import AnyAttack
-from brusle.errors import DataError, InputError
+from brusle.errors import DataError, InputError, VictimUnavailable
 from brusle.evaluation.engines import Engine, Local, Recipe, Setting, Shard
 from brusle.evaluation.export import write_folder
 from brusle.evaluation.pairs import Manifest, Targets
@@ -45,6 +45,7 @@ def evaluate(
     eot: int = 1,
     device: str = "auto",
     engine: Engine | None = None,
+    retry_errors: bool = False,
     on_progress: Callable[[Record, Progress], None] | None = None,
     plan: Mapping[str, Any] | None = None,
 ) -> Run:
@@ -72,8 +73,13 @@ def evaluate(
         eot: answers of a randomised victim that are averaged for every candidate.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
         engine: who does the work: this process if None, or `brusle.Ray` for several.
+        retry_errors: run errors and unverified results again that are stored. What failed for the
+            victim's trouble (`brusle.trouble`) is run again in any case.
         on_progress: called after every round.
         plan: what was asked for, in the user's words, to be kept with the results.
+
+    Raises:
+        VictimUnavailable: the victim is in trouble that did not end. What is finished is stored.
     """
     began = time.monotonic()
     seeds = (seed,) if isinstance(seed, int) else tuple(seed)
@@ -92,7 +98,7 @@ def evaluate(
     store = Store.memory() if folder is None else Store.write(folder)
     try:
         _introduce(store, model, work, settings, plan)
-        todo = [_Todo(store, setting, work) for setting in settings]
+        todo = [_Todo(store, setting, work, retry_errors) for setting in settings]
         if folder is not None:
             work.manifest.write(folder / "pairs.json")
 
@@ -101,7 +107,10 @@ def evaluate(
 
         watch = _Watch(todo, on_progress)
         shards = _shards(todo, work, starting, engine, batch_size)
-        engine.run(recipe, model, shards, keep, watch)
+        try:
+            engine.run(recipe, model, shards, keep, watch)
+        except VictimUnavailable as error:
+            raise VictimUnavailable(f"{error}; {_kept(store, todo, folder)}") from error
         wanted = {setting.goal: _wanted(work, setting.goal) for setting in settings}
         records = [part.record for part in todo]
         run = Run(store, folder, records, wanted, work.originals)
@@ -130,9 +139,12 @@ def _check(settings: Sequence[Setting], work: Workload, victim: Victim) -> None:
 class _Todo:
     """The part of a setting that is not stored yet."""
 
-    def __init__(self, store: Store, setting: Setting, work: Workload) -> None:
+    def __init__(
+        self, store: Store, setting: Setting, work: Workload, retry_errors: bool = False
+    ) -> None:
         self.setting = setting
         asked = work.asked(setting.goal).ids.tolist()
+        self.problems = set(asked)
         attack = setting.attack
         key = f"{attack!r} {setting.goal} seed={setting.seed} eot={setting.eot}"
         description = {
@@ -147,13 +159,22 @@ class _Todo:
             "options": asdict(attack),  # type: ignore[call-overload]
         }
         self.record = store.setting(key, description)
-        done = store.done(self.record.number)
+        done = store.done(self.record.number, retry_errors)
         self.stored = sum(number in done for number in asked)
         first: dict[int, int] = {}
         for row, number in enumerate(asked):
             if number not in done:
                 first.setdefault(number, row)
         self.rows = list(first.values())  # of equal problems, the first
+
+
+def _kept(store: Store, todo: Sequence[_Todo], folder: Path | None) -> str:
+    """What is left of a run that was ended."""
+    if folder is None:
+        return "nothing is kept without out="
+    stored = sum(len(part.problems & store.done(part.record.number)) for part in todo)
+    total = sum(len(part.problems) for part in todo)
+    return f"{stored} of {total} attacks are stored, and the same command goes on"
 
 
 def _shards(

@@ -13,6 +13,7 @@ from brusle.allocation import keep_freed_memory
 from brusle.data.images import Framing
 from brusle.errors import InputError, VictimError
 from brusle.goals import Output
+from brusle.trouble import PATIENCE, Patience
 from brusle.victims.fusion import Fused
 
 Arrays = Literal["torch", "numpy"]
@@ -107,6 +108,7 @@ class FunctionVictim:
         shape: (channels, height, width) of its images, if fixed.
         randomised: its answers to the same image vary.
         differentiable: autograd can follow its scores back to the images.
+        patience: how long it is waited for when it is in trouble (see `brusle.trouble`).
     """
 
     function: Callable[[Any], Any]
@@ -118,6 +120,7 @@ class FunctionVictim:
     shape: tuple[int, int, int] | None = None
     randomised: bool = False
     differentiable: bool = False
+    patience: Patience = PATIENCE
 
     def __post_init__(self) -> None:
         _check_output(self.output)
@@ -160,6 +163,7 @@ def wrap(
     shape: tuple[int, int, int] | None = None,
     randomised: bool = False,
     differentiable: bool = False,
+    patience: Patience = PATIENCE,
 ) -> TorchVictim | FunctionVictim:
     """Declare what a model or function gives, and get a victim.
 
@@ -174,6 +178,8 @@ def wrap(
         randomised: its answers to the same image vary, as with noise or dropout at test time.
         differentiable: of a torch function, that autograd can follow it, so that white-box
             attacks can be used; modules always are.
+        patience: of a function, how long it is waited for when it is in trouble: a service that
+            is busy or cannot be reached, see `brusle.trouble`.
     """
     if not callable(model):
         raise InputError(f"{model!r} cannot be called: give an nn.Module or a function")
@@ -191,7 +197,7 @@ def wrap(
         )
     label = name or str(getattr(model, "__name__", type(model).__name__))
     return FunctionVictim(
-        model, output, arrays, device, label, classes, shape, randomised, differentiable
+        model, output, arrays, device, label, classes, shape, randomised, differentiable, patience
     )
 
 
@@ -222,7 +228,9 @@ def _check_output(output: object) -> None:
 
 def _check_kind(scores: Tensor, output: Output, name: str) -> Tensor:
     """Raise if scores are plainly not of the declared kind; wrong shapes are the oracle's."""
-    if scores.dim() != 2 or not bool(scores.isfinite().all()):
+    if scores.dim() != 2 or not scores.numel() or scores.is_complex():
+        return scores  # nothing can be told from nothing
+    if not bool(scores.isfinite().all()):
         return scores
     sums_to_one = (scores >= 0).all(1) & ((scores.sum(1) - 1).abs() < 1e-3)
     if output == "probabilities" and not bool(sums_to_one.all()):
