@@ -342,6 +342,7 @@ class Session:
     def settle(self, rows: Tensor) -> None:
         """Have the successes among ``rows`` verified, and hand over what is now final."""
         rows = rows[~self._settled[rows]]
+        self._final[rows] = True
         if not self._asks:
             rows = rows[~(self.alive & self.broken)[rows]]
         self.outcome.queries[rows] = self.oracle.ledger.attack[rows]
@@ -358,8 +359,7 @@ class Session:
 
     def finish(self) -> AttackResult:
         """Settle what is not settled yet."""
-        self._final[:] = True
-        self.settle(self._final.nonzero()[:, 0])
+        self.settle((~self._settled).nonzero()[:, 0])
         return self.outcome
 
     def rescue(self, ask: bool) -> None:

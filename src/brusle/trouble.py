@@ -55,7 +55,7 @@ _ERRNOS = {  # which have no type of their own
 }
 _CLIENTS = {  # packages whose exceptions derive from none of these types
     "aiohttp": {"ClientConnectionError", "ClientPayloadError"},
-    "botocore": {"HTTPClientError"},
+    "botocore": {"ConnectionError", "HTTPClientError"},
     "httpcore": {"NetworkError", "ProtocolError", "TimeoutException"},
     "httpx": {"TransportError"},
     "ray": {"NodeDiedError", "RayActorError", "WorkerCrashedError"},
@@ -76,6 +76,7 @@ _GRPC: dict[str, Kind] = {
 }
 # memory that runs out on a CPU or in another runtime is a RuntimeError like any other
 _NO_MEMORY = re.compile(r"out of memory|can't allocate memory|failed to allocate memory", re.I)
+_THROTTLED = re.compile(r"Throttl|TooManyRequests|ThroughputExceeded|RequestLimitExceeded")
 _STORED = re.compile(  # in the reason of a row
     r"the victim raised (\w*(Connect|Timeout|Disconnect|BrokenPipe|Unavailable|OutOfMemory)\w*"
     r"|MemoryError|BrokenProcessPool|BrokenExecutor|IncompleteRead|BadStatusLine|gaierror"
@@ -231,8 +232,10 @@ def _code(error: BaseException) -> int | str | None:
     """The status that an exception carries: a number of HTTP, or a name of gRPC."""
     response = getattr(error, "response", None)
     if isinstance(response, Mapping):  # of botocore
-        response = response.get("ResponseMetadata", {})
-        return response.get("HTTPStatusCode") if isinstance(response, Mapping) else None
+        if _THROTTLED.search(str(response.get("Error"))):
+            return 429  # which some services of AWS call 400
+        status: int | None = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        return status
     for holder in (response, error):
         for name in ("status_code", "code", "status"):
             code = getattr(holder, name, None)
