@@ -9,6 +9,7 @@ An error is one line; with the variable BRUSLE_TRACEBACK=1 it comes with where i
 from __future__ import annotations
 
 import os
+import select
 import sys
 import traceback
 from importlib import import_module
@@ -48,7 +49,7 @@ class _Lazy(click.Group):
     """A group that imports a command only when it runs: ``--help`` stays quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return [*_COMMANDS]  # `list` is a command here, once it is imported
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
@@ -68,7 +69,7 @@ class _Lazy(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+            formatter.write_dl([*_COMMANDS.items()])
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
@@ -136,10 +137,10 @@ def _verdict(error: BaseException) -> tuple[int, str]:
 
 def _nobody_reads() -> bool:
     """Whether standard output is closed at the other end, as by ``| head -1``."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
+    watch = select.poll()
+    watch.register(sys.stdout.fileno(), 0)
+    closed = bool(watch.poll(0))  # only errors are reported that nobody asked for
+    if closed:
         # or Python complains when it flushes at the very end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
+    return closed

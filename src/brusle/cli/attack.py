@@ -85,12 +85,14 @@ def command(
     from brusle.errors import VictimError
     from brusle.oracle import Oracle, traits
     from brusle.report.effects import follow, require_bandit, require_format
-    from brusle.report.gallery import Example, class_name, count, gallery
+    from brusle.report.gallery import Example, class_name, count, gallery, require_picture
 
     attack = make(spec, pixels, queries, minimal)
     if effects is not None:
         require_bandit(attack)
         require_format(effects)
+    if picture is not None:
+        require_picture(picture)
     model = open_victim(victim, device, defences)
     known = traits(model)
     names: Sequence[str] = known.classes or ()

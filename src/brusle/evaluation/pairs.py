@@ -101,7 +101,7 @@ class Manifest:
             manifest = cls(**content, entries=entries)
         except OSError as error:
             raise DataError(f"cannot read the manifest {path}: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(
                 f"{path} is no manifest of evaluation pairs ({error}): make one with `brusle pairs`"
             ) from error

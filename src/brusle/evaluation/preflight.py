@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from brusle.data import Dataset, Source
-from brusle.errors import BrusleError, InputError, VictimError
+from brusle.errors import BrusleError, InputError, VictimError, VictimUnavailable
 from brusle.evaluation.metrics import Rate
 from brusle.evaluation.workload import Data, as_source, check_fit, chosen_rows
 from brusle.oracle import Oracle, Victim, traits
@@ -153,6 +153,8 @@ class _Check:
             return
         try:
             scores, errors = self._ask(self.data.images)
+        except VictimUnavailable:
+            raise  # nothing was learned about it
         except VictimError as error:
             yield Finding("output kind", "failure", str(error))
             return
@@ -175,6 +177,7 @@ class _Check:
     def _ask(self, images: Tensor, size: int | None = None) -> tuple[Tensor, dict[int, str]]:
         oracle = Oracle(self.victim, len(images), limit=0, batch_size=size or self.size)
         self.oracles.append(oracle)
+        oracle.classes = self.oracles[0].classes  # which must not change
         answers = oracle.ask(torch.arange(len(images)), images, "clean")
         return answers.scores.cpu().double(), answers.errors
 
@@ -248,8 +251,7 @@ class _Check:
         return Finding("output kind", "ok", text)
 
     def _accuracy(self, scores: Tensor, errors: dict[int, str]) -> Finding:
-        right = (scores.argmax(1) == self.data.labels).sum()
-        self.accuracy = Rate(int(right), len(self.data) - len(errors))
+        self.accuracy = Rate(int(self._right(scores).sum()), len(self.data) - len(errors))
         low, high = self.accuracy.interval
         share = self.accuracy.value
         text = f"{100 * share:.1f} % [{100 * low:.0f}, {100 * high:.0f}]"
@@ -261,6 +263,10 @@ class _Check:
             return Finding("accuracy", "warning", f"{text}: is this the data it was trained for?")
         return Finding("accuracy", "ok", f"{text} of {self.accuracy.count} images")
 
+    def _right(self, scores: Tensor) -> Tensor:
+        """Which images are classified correctly; not those that got no scores."""
+        return (scores.argmax(1) == self.data.labels) & ~scores.isnan().any(1)
+
     def _range(self) -> Finding:
         """Images are in [0, 1]; if another scale fits the model far better, it expects that."""
         if self.accuracy.value >= 0.85 or self.data.images.shape[1] != 3:
@@ -271,7 +277,7 @@ class _Check:
                 scores, _ = self._ask(change(self.data.images))
             except BrusleError:
                 continue
-            share = float((scores.argmax(1) == self.data.labels).double().mean())
+            share = float(self._right(scores).double().mean())
             best, best_scale = max((best, best_scale), (share, scale))
         # the upper end of the interval: chance alone does not get there
         if best > self.accuracy.interval[1]:

@@ -147,7 +147,7 @@ class FunctionVictim:
                 f"{self.name} returned {type(scores).__name__}, which is no array of scores: "
                 f"return a ({len(images)}, classes) array of numbers"
             ) from error
-        if not scores.is_floating_point():
+        if not scores.is_floating_point() and not scores.is_complex():
             scores = scores.double()
         return _check_kind(scores, self.output, self.name)
 
