@@ -68,7 +68,7 @@ class Watched:
         return getattr(self.attack, name)
 
     def conduct(self, session: Session) -> None:
-        session.keep(session.search(self, last=True))
+        session.search(self, on_finished=session.conclude)
 
     def start(self, problems: Problems, seed: int, restart: int) -> Search:
         targeted = problems.targets is not None

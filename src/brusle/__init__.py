@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from brusle import attacks, data, defences, evaluation, report, victims, zoo
     from brusle.attacks import minimise
-    from brusle.errors import BrusleError, DataError, InputError, VictimError
+    from brusle.errors import BrusleError, DataError, InputError, VictimError, VictimUnavailable
     from brusle.evaluation import Run, check, evaluate
     from brusle.evaluation.engines import Local
     from brusle.evaluation.plan import Plan
     from brusle.evaluation.ray_engine import Ray
     from brusle.results import AttackResult
+    from brusle.trouble import Patience
     from brusle.victims import load_victim
 
 __version__ = "0.1.0.dev0"
@@ -32,10 +33,12 @@ _HOME = {
     "DataError": "brusle.errors",
     "InputError": "brusle.errors",
     "Local": "brusle.evaluation.engines",
+    "Patience": "brusle.trouble",
     "Plan": "brusle.evaluation.plan",
     "Ray": "brusle.evaluation.ray_engine",
     "Run": "brusle.evaluation.runs",
     "VictimError": "brusle.errors",
+    "VictimUnavailable": "brusle.errors",
     "check": "brusle.evaluation",
     "evaluate": "brusle.evaluation",
     "load_victim": "brusle.victims",
@@ -49,10 +52,12 @@ __all__ = [
     "DataError",
     "InputError",
     "Local",
+    "Patience",
     "Plan",
     "Ray",
     "Run",
     "VictimError",
+    "VictimUnavailable",
     "__version__",
     "attacks",
     "check",

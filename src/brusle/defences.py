@@ -24,6 +24,7 @@ from brusle.errors import InputError
 from brusle.goals import Output
 from brusle.names import hint, plain_value, plugins
 from brusle.oracle import Gives, Victim, put, traits
+from brusle.trouble import Patience
 from brusle.victims.wrappers import named
 
 
@@ -69,6 +70,10 @@ class Defence:
     @property
     def framing(self) -> Any:
         return traits(self.victim).framing
+
+    @property
+    def patience(self) -> Patience:
+        return traits(self.victim).patience
 
     def __call__(self, images: Tensor) -> Tensor:
         """Scores of ``(n, c, h, w)`` images; noise follows torch's global seed."""

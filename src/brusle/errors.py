@@ -20,5 +20,26 @@ class VictimError(BrusleError):
     """The victim cannot be loaded, or it answered with something that is not scores."""
 
 
+class VictimUnavailable(VictimError):  # noqa: N818 - it says what an error would only name
+    """The victim cannot answer now, whatever the image: it is down, busy, or short of memory.
+
+    A victim raises it to be asked again after a while (see `brusle.trouble`); brusle raises it when
+    the patience is over. Then a run ends, and what is finished is kept.
+
+    Attributes:
+        retry_after: seconds after which to ask again, if known.
+    """
+
+    def __init__(self, message: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
 class DataError(BrusleError):
     """A data file is missing, unreadable or not what it claims to be."""
+
+
+def first_line(error: BaseException) -> str:
+    """Type and first line of an error, for messages of one line."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -3,7 +3,8 @@
 An attack is only the part that proposes and learns (`Search`). Everything that all attacks need
 is here, once: the clean check, one model call per round for all live problems, stopping at
 success or at the limit, replacing finished problems by waiting ones so that the model's batch
-stays full (continuous batching), keeping the best image, and having successes verified.
+stays full (continuous batching), keeping the best image, and having successes verified. When the
+victim cannot go on or somebody interrupts, what is finished is handed over first.
 
 A `Session` is one victim and its problems, from the clean check to the verification. A plain
 attack runs one search in it; restarts, ensembles and the search for the fewest pixels run several,
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -23,13 +25,14 @@ from torch.nn.functional import one_hot
 
 from brusle import rng
 from brusle.allocation import keep_freed_memory
-from brusle.errors import InputError, VictimError
+from brusle.errors import InputError, VictimError, VictimUnavailable
 from brusle.goals import Goal, Loss, Output
 from brusle.oracle import Answers, Column, Oracle, Victim, check_shape, traits
 from brusle.problems import Candidates, Dense, Edits, Problems, changed_pixels, flatten_pixels
 from brusle.results import AttackResult, Status
 from brusle.rows import Rows
 from brusle.starting import Starts
+from brusle.trouble import NO_PATIENCE
 from brusle.verify import verify
 
 SETTLE_AT_ONCE = 16  # verifying a few together costs one call of the victim, not many
@@ -229,8 +232,12 @@ def run(
             on_settled,
             all_may_fail,
         )
-        attack.conduct(session)
-        result = session.finish()
+        try:
+            attack.conduct(session)
+            result = session.finish()
+        except (KeyboardInterrupt, VictimError) as error:
+            session.rescue(ask=isinstance(error, KeyboardInterrupt))
+            raise
     result.seconds = time.monotonic() - began
     return result
 
@@ -274,7 +281,10 @@ class Session:
         right = [s == "failed" for s in self.outcome.status]
         self.alive = torch.tensor(right, dtype=torch.bool)
         self.broken = torch.zeros_like(self.alive)
+        self._final = ~self.alive  # nothing more will be tried on these
         self._settled = torch.zeros_like(self.alive)
+        self._stage: _Stage | None = None
+        self._asks = True
         self.starts = Starts(self.oracle, problems, seed, self.outcome.scores)
         self.goes_on = False
 
@@ -290,11 +300,11 @@ class Session:
         restart: int = 0,
         warm: Edits | None = None,
         queries: Tensor | None = None,
-        last: bool = False,
+        on_finished: Callable[[Found], None] | None = None,
     ) -> Found:
         """Run one search, with at most ``attack.queries`` queries on each problem.
 
-        What it finds is returned and not kept yet; see `keep`.
+        What it finds is returned and not kept yet; see `keep` and `conclude`.
 
         Args:
             attack: the attack.
@@ -302,11 +312,16 @@ class Session:
             restart: gives other random numbers.
             warm: edits to begin with, one row for each of ``rows``.
             queries: a lower limit for each of ``rows``.
-            last: no other search will follow: problems are kept and settled as they finish.
+            on_finished: called with what was found for problems whose search has ended, some at a
+                time, so that it can be concluded before the others end. It may be called again
+                with the same problems if it was interrupted.
         """
         rows = self.open if rows is None else rows
         self.oracle.allow(rows, attack.queries if queries is None else queries)
-        return _Stage(self, attack, rows, restart, warm, last).found()
+        self._stage = _Stage(self, attack, rows, restart, warm, on_finished)
+        found = self._stage.found()
+        self._stage = None
+        return found
 
     def keep(self, found: Found, by: str = "") -> None:
         """Take what a search found as the result of its problems.
@@ -324,6 +339,11 @@ class Session:
         self.outcome.losses[rows] = found.losses
         self.outcome.scores[rows] = found.scores
 
+    def conclude(self, found: Found, by: str = "") -> None:
+        """Keep what a search found, as final; arguments as in `keep`."""
+        self.keep(found, by)
+        self.settle(found.rows)
+
     def fail(self, row: int, reason: str) -> None:
         """A problem on which the attack cannot go on: neither broken nor robust."""
         self.alive[row] = False
@@ -332,6 +352,10 @@ class Session:
 
     def settle(self, rows: Tensor) -> None:
         """Have the successes among ``rows`` verified, and hand over what is now final."""
+        rows = rows[~self._settled[rows]]
+        self._final[rows] = True
+        if not self._asks:
+            rows = rows[~(self.alive & self.broken)[rows]]
         self.outcome.queries[rows] = self.oracle.ledger.attack[rows]
         hits = rows[self.alive[rows] & self.broken[rows]].tolist()
         images, pixels = self.outcome.images, self.attack.pixels
@@ -348,6 +372,26 @@ class Session:
         """Settle what is not settled yet."""
         self.settle((~self._settled).nonzero()[:, 0])
         return self.outcome
+
+    def rescue(self, ask: bool) -> None:
+        """Settle what is finished, since the session ends here.
+
+        A success that is not verified is neither that nor anything else: it is left out.
+
+        Args:
+            ask: have successes verified, as long as the victim answers at once.
+        """
+        self._asks = False  # first what needs nobody
+        self._settle_finished()
+        if ask:
+            self._asks, self.oracle.patience = True, NO_PATIENCE
+            with suppress(VictimError):
+                self._settle_finished()
+
+    def _settle_finished(self) -> None:
+        if self._stage is not None:
+            self._stage.settle()
+        self.settle(self._final.nonzero()[:, 0])
 
     def report(self, found: Found) -> None:
         """Tell whoever watches how far things are; ``found`` is not kept yet."""
@@ -378,7 +422,7 @@ class Session:
             problems.check_classes(answers.scores.shape[1])
             labels = answers.labels.cpu()
         elif not all_may_fail:
-            raise VictimError(f"no clean image could be classified: {answers.errors[0]}")
+            raise VictimUnavailable(f"no clean image could be classified: {answers.errors[0]}")
         status: list[Status] = [
             "failed" if right else "skipped" for right in (labels == problems.labels).tolist()
         ]
@@ -437,10 +481,10 @@ class _Stage:
         rows: Tensor,
         restart: int,
         warm: Edits | None,
-        last: bool,
+        on_finished: Callable[[Found], None] | None,
     ) -> None:
         self.session, self.attack, self.restart, self.warm = session, attack, restart, warm
-        self.last = last
+        self.on_finished = on_finished
         self.oracle, self.device = session.oracle, session.oracle.victim.device
         targeted = session.problems.targets is not None
         self.goal = Goal(targeted, attack.loss_for(targeted), session.oracle.victim.output)
@@ -469,15 +513,14 @@ class _Stage:
             if finished.any():
                 live = self._refill(live, finished)
             self.session.report(self.result)
-        self._settle(at_least=0)
+        self.settle()
         return self.result
 
-    def _settle(self, at_least: int) -> None:
-        """Keep and settle finished problems, if there are enough of them."""
+    def settle(self, at_least: int = 0) -> None:
+        """Hand over finished problems, if there are enough of them."""
         at = torch.cat(self.unsettled)
-        if self.last and len(at) > at_least:
-            self.session.keep(self.result.pick(at))
-            self.session.settle(self.rows[at])
+        if self.on_finished is not None and len(at) > at_least:
+            self.on_finished(self.result.pick(at))
             self.unsettled = [at[:0]]
 
     def _take_starts(self) -> None:
@@ -591,7 +634,7 @@ class _Stage:
         self.result.losses[done] = live.best_loss[there].cpu()
         self.session.outcome.times[live.rows[slots]] += time.monotonic() - live.began[slots]
         self.unsettled.append(done)
-        self._settle(at_least=SETTLE_AT_ONCE)
+        self.settle(at_least=SETTLE_AT_ONCE)
         while len(slots) and len(self.waiting) + len(self.reserve.rows):
             fresh = self._next(len(slots))
             joined, slots = slots[: len(fresh.rows)], slots[len(fresh.rows) :]

@@ -39,6 +39,8 @@ class Name:
     @classmethod
     def parse(cls, text: str) -> Name:
         """Take ``text`` apart."""
+        if "\0" in text:
+            raise InputError(f"{text!r} has a character that no name can have")
         kind, _, tail = text.partition(":")
         rest, _, query = tail.partition("?")
         options: dict[str, str] = {}

@@ -6,11 +6,15 @@ al., ICML 2018); each of these draws is a query. Images that were sent without a
 (the call raised, or the scores were NaN) are counted apart, as ``lost``: the attack learned
 nothing from them, but a victim that keeps its own books may have charged for them. A white-box
 attack has the gradient with the answer; each is one query and one more in ``backward``.
+
+A call that fails for the victim's trouble (`brusle.trouble`) is made again, with the same noise, so
+that results are those of a victim without trouble.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol
 
@@ -18,8 +22,9 @@ import torch
 from torch import Tensor
 
 from brusle import rng
-from brusle.errors import BrusleError, InputError, VictimError
+from brusle.errors import BrusleError, InputError, VictimError, VictimUnavailable, first_line
 from brusle.goals import Output
+from brusle.trouble import PATIENCE, Patience, find_trouble, patiently
 
 Column = Literal["clean", "initial", "search", "verify", "lost", "backward"]
 COLUMNS: tuple[Column, ...] = ("clean", "initial", "search", "verify", "lost", "backward")
@@ -57,6 +62,7 @@ class Traits:
         framing: a `brusle.data.Framing` that brings photographs to that shape.
         differentiable: it has a method ``graph(images)`` that returns scores which autograd can
             follow back to the images.
+        patience: how long it is waited for when it is in trouble.
     """
 
     randomised: bool = False
@@ -65,6 +71,7 @@ class Traits:
     shape: tuple[int, int, int] | None = None
     framing: Any = None
     differentiable: bool = False
+    patience: Patience = PATIENCE
 
 
 def traits(victim: Victim) -> Traits:
@@ -154,8 +161,18 @@ class Answers:
 
     @property
     def labels(self) -> Tensor:
-        """``(n,)`` predicted labels; meaningless in the rows that have an error."""
-        return self.scores.argmax(1)
+        """``(n,)`` predicted labels; -1 in the rows that have an error."""
+        labels = torch.full((len(self.scores),), -1, device=self.scores.device)
+        if self.scores.shape[1]:
+            labels = self.scores.argmax(1)
+        labels[list(self.errors)] = -1
+        return labels
+
+    @property
+    def common_error(self) -> str | None:
+        """Why no image at all has an answer; None if one has."""
+        failed = len(self.errors) == len(self.scores) > 0
+        return next(iter(self.errors.values())) if failed else None
 
     def __add__(self, other: Answers) -> Answers:
         gradient = None
@@ -175,7 +192,7 @@ class Oracle:
         victim: the model under test.
         problems: how many problems there are; the ledger has a row for each.
         limit: hard limit on ``initial + search`` queries of each problem; see also `allow`.
-        batch_size: most images in one call of the victim.
+        batch_size: most images in one call of the victim; it falls when memory runs out.
         eot: answers that are averaged for every image; more than 1 for randomised victims only.
         streams: ``(problems,)`` keys from `rng.streams` that a victim's noise depends on.
     """
@@ -203,6 +220,7 @@ class Oracle:
         self._most = limit
         self.batch_size = batch_size
         self.eot = eot
+        self.patience = traits(victim).patience
         self.ledger = Ledger.empty(problems)
         self.classes: int | None = None
         nobody = torch.arange(problems)
@@ -262,8 +280,8 @@ class Oracle:
         keys = rows
         if self._keyed:
             keys = rng.seeds(self._streams[rows], self._draws[rows])
-            self._draws[rows] += 1
         answers = self._ask_parts(self.batch_size, rows, images, keys, slope_of)
+        self._draws[rows] += 1  # not before: what is asked again gets the same noise
         answered = torch.ones(len(rows), dtype=torch.int64)
         answered[list(answers.errors)] = 0
         for column, mine in shares.items():
@@ -272,41 +290,99 @@ class Oracle:
             self.ledger.backward[rows] += answered
         return answers
 
+    @contextmanager
+    def whole(self, rows: Tensor, column: Column) -> Iterator[None]:
+        """All questions on ``rows`` within, or none: if it is left by an exception, they are void.
+
+        The answers until then are booked as lost, and asking again gives the same noise.
+        """
+        booked, draws = getattr(self.ledger, column), self._draws[rows]
+        before = booked[rows]
+        try:
+            yield
+        except BaseException:
+            self.ledger.lost[rows] += booked[rows] - before
+            booked[rows], self._draws[rows] = before, draws
+            raise
+
     def _ask_parts(
         self, size: int, rows: Tensor, images: Tensor, keys: Tensor, slope_of: LossOfRows | None
     ) -> Answers:
-        """Calls of at most ``size`` images each."""
-        cut = zip(*(torch.split(part, size) for part in (rows, images, keys)), strict=True)
-        return _join([self._ask_some(r, i, k, slope_of) for r, i, k in cut])
+        """Calls of at most ``size`` images each, fewer once memory has run out."""
+        parts: list[Answers] = []
+        start = 0
+        while start < len(rows):
+            some = slice(start, start + min(size, self.batch_size))
+            try:
+                parts.append(self._ask_some(rows[some], images[some], keys[some], slope_of))
+            except BaseException:
+                self.ledger.lost[rows[:start]] += 1  # their answers are of no use any more
+                raise
+            start = some.stop
+        return _join(parts) if parts else Answers(self._blank(0))
 
     def _ask_some(
         self, rows: Tensor, images: Tensor, keys: Tensor, slope_of: LossOfRows | None
     ) -> Answers:
-        """One call; if it raises, halve until the guilty images are found."""
-        gradient = None
+        """One call; if it fails, halve until it fits into memory or the guilty images are found."""
         try:
-            images = images.to(self.victim.device)
-            if slope_of is None:
-                scores = put(self.victim, images, keys)
-            else:
-                scores, gradient = _differentiate(self.victim, images, rows, slope_of)
-        except BrusleError:
+            scores, gradient = patiently(
+                lambda: self._call(rows, images, keys, slope_of),
+                self.patience,
+                self.victim.name,
+                on_failure=lambda: self._lose(rows),
+            )
+        except VictimUnavailable:
             raise
-        except torch.OutOfMemoryError as error:
-            raise VictimError(
-                f"{self.victim.name} ran out of memory on {len(rows)} images: give a smaller "
-                f"batch_size than {self.batch_size}"
-            ) from error
         except Exception as error:
-            self.ledger.lost[rows] += 1
+            self._lose(rows)
+            if isinstance(error, BrusleError):
+                raise
+            no_memory = find_trouble(error) is not None
+            if len(rows) == 1 and no_memory:
+                raise VictimUnavailable(
+                    f"{self.victim.name} runs out of memory on a single image ({first_line(error)})"
+                ) from error
             if len(rows) == 1:
-                reason = f"{type(error).__name__}: {error}".splitlines()[0]
-                blank = torch.full((1, self.classes or 0), torch.nan, device=self.victim.device)
-                slope = None if slope_of is None else torch.full_like(images, torch.nan)
-                return Answers(blank, {0: f"the victim raised {reason}"}, slope)
+                blank, reason = self._blank(1), f"the victim raised {first_line(error)}"
+                slope = torch.full_like(images, torch.nan, device=blank.device)
+                return Answers(blank, {0: reason}, None if slope_of is None else slope)
             half = (len(rows) + 1) // 2
-            return self._ask_parts(half, rows, images, keys, slope_of)
-        self._check_shape(scores, len(rows))
+            if no_memory:
+                self.batch_size = min(self.batch_size, half)
+        except BaseException:
+            self._lose(rows)
+            raise
+        else:
+            return self._judged(rows, scores, gradient)
+        # not in the handler: the exception would keep the memory of the failed call
+        return self._ask_parts(half, rows, images, keys, slope_of)
+
+    def _call(
+        self, rows: Tensor, images: Tensor, keys: Tensor, slope_of: LossOfRows | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Scores, and the gradient if one is wanted."""
+        images = images.to(self.victim.device)
+        try:
+            if slope_of is not None:
+                return _differentiate(self.victim, images, rows, slope_of)
+            return put(self.victim, images, keys), None
+        except SystemExit as error:
+            raise VictimError(
+                f"{self.victim.name} tried to end the program (exit code {error.code}): let it "
+                f"raise an exception instead"
+            ) from error
+
+    def _lose(self, rows: Tensor) -> None:
+        self.ledger.lost[rows] += 1
+
+    def _blank(self, count: int) -> Tensor:
+        """Scores of images that have none."""
+        return torch.full((count, self.classes or 0), torch.nan, device=self.victim.device)
+
+    def _judged(self, rows: Tensor, scores: Tensor, gradient: Tensor | None) -> Answers:
+        """Answers, with errors where they are not finite."""
+        scores = self._checked(scores, len(rows))
         errors = dict.fromkeys(_bad_rows(scores), "the victim answered NaN or infinite scores")
         if gradient is not None:
             reason = "the gradient of the victim is NaN or infinite"
@@ -314,11 +390,18 @@ class Oracle:
         if not errors:
             return Answers(scores, gradient=gradient)
         bad = torch.tensor(sorted(errors))
-        self.ledger.lost[rows[bad]] += 1
+        self._lose(rows[bad])
         scores = scores.index_fill(0, bad.to(scores.device), torch.nan)
         return Answers(scores, errors, gradient)
 
-    def _check_shape(self, scores: Tensor, count: int) -> None:
+    def _checked(self, scores: Any, count: int) -> Tensor:
+        """Scores, if they can be."""
+        if not isinstance(scores, Tensor) or scores.is_complex():
+            kind = str(scores.dtype) if isinstance(scores, Tensor) else type(scores).__name__
+            raise VictimError(
+                f"{self.victim.name} answered with {kind}: scores must be a tensor of "
+                f"({count}, classes) numbers"
+            )
         if scores.dim() != 2 or scores.shape[0] != count or scores.shape[1] < 2:
             raise VictimError(
                 f"{self.victim.name} answered {count} images with shape {tuple(scores.shape)}: "
@@ -337,6 +420,7 @@ class Oracle:
                 f"{self.victim.name} answered with {self.classes} classes before and "
                 f"{scores.shape[1]} now: the number of classes must not change"
             )
+        return scores if scores.is_floating_point() else scores.double()
 
 
 def _differentiate(

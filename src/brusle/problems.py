@@ -222,7 +222,10 @@ def _images(values: Any, name: str) -> Tensor:
 
 
 def _labels(values: Any, name: str, count: int, least: int | None = 0) -> Tensor:
-    labels = torch.as_tensor(values).detach().cpu()
+    try:
+        labels = torch.as_tensor(values).detach().cpu()
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise InputError(f"{name} are no integers ({error})") from error
     if labels.dim() == 0:
         labels = labels.expand(count)
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:

@@ -88,8 +88,9 @@ def verify(
     randomised = traits(oracle.victim).randomised
     draws = STABLE_DRAWS if randomised else 1
     hits = np.zeros(len(good), dtype=np.int64)
-    for _ in range(draws):
-        answers = oracle.ask_once(torch.tensor(good), saved, "verify")
+    with oracle.whole(torch.tensor(good), "verify"):
+        rounds = [oracle.ask_once(torch.tensor(good), saved, "verify") for _ in range(draws)]
+    for answers in rounds:
         labels = answers.scores.float().cpu().numpy().argmax(axis=1)
         for at, row in enumerate(good):
             if at in answers.errors:

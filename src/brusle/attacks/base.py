@@ -12,6 +12,8 @@ from brusle.loop import Attack, Needs, Progress, Search, Session, run
 from brusle.problems import Problems
 from brusle.results import AttackResult
 
+_MOST = 2**40  # sums of a few of these are 64-bit integers
+
 
 class CallableAttack:
     """What all attacks share, single searches and those that combine several: the call."""
@@ -159,7 +161,7 @@ class SparseAttack(CallableAttack):
 
     def conduct(self, session: Session) -> None:
         """A plain attack is one search, and what it finds is the result."""
-        session.search(self, last=True)
+        session.search(self, on_finished=session.conclude)
 
     def start(self, problems: Problems, seed: int, restart: int) -> Search:
         """Begin a search on ``problems``."""
@@ -201,9 +203,11 @@ class DecisionAttack(WalkingAttack):
 
 
 def require_integer(name: str, value: object, least: int) -> None:
-    """Raise unless ``value`` is an integer of at least ``least``."""
+    """Raise unless ``value`` is an integer of at least ``least`` that can be counted to."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InputError(f"{name} is {value!r}: it must be an integer of at least {least}")
+    if value > _MOST:
+        raise InputError(f"{name} is {value}: the most is {_MOST}")
 
 
 def require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

@@ -74,9 +74,18 @@ class Restarts(Wrapper):
     def conduct(self, session: Session) -> None:
         """Search again where nothing was found; of failures, keep the lowest loss."""
         for restart in range(self.times):
-            found = session.search(self.attack, restart=restart)
-            keep_better(session, found)
-            session.settle(found.rows[found.reached])
+
+            def ended(found: Found, last: bool = restart == self.times - 1) -> None:
+                keep_better(session, found)
+                settle_final(session, found, last)
+
+            session.search(self.attack, restart=restart, on_finished=ended)
+
+
+def settle_final(session: Session, found: Found, last: bool) -> None:
+    """Settle the problems that are not given to another search: all, if it is the last."""
+    over = found.reached | ~session.alive[found.rows]
+    session.settle(found.rows if last else found.rows[over])
 
 
 def keep_better(session: Session, found: Found) -> None:
@@ -140,8 +149,9 @@ class Ensemble(CallableAttack):
     def conduct(self, session: Session) -> None:
         """One after the other; of failures, keep the first, since losses may differ in kind."""
         for turn, attack in enumerate(self.attacks):
-            found = session.search(attack)
-            if turn:
-                found = found.pick(found.reached)
-            session.keep(found, by=attack.label)
-            session.settle(found.rows[found.reached])
+
+            def ended(found: Found, turn: int = turn, by: str = attack.label) -> None:
+                session.keep(found.pick(found.reached) if turn else found, by)
+                settle_final(session, found, turn == len(self.attacks) - 1)
+
+            session.search(attack, on_finished=ended)

@@ -12,6 +12,7 @@ Attacks that walk towards fewer pixels by themselves (decision-based ones, sigma
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -58,9 +59,8 @@ class Minimal(Wrapper):
         """Fewer and fewer pixels, until there is one or the queries are spent."""
         session.goes_on = True
         if self.attack.shrinks:
-            found = session.search(replace(self.attack, pixels=1, queries=self.total))
-            found.reached = found.losses <= self.pixels
-            session.keep(found)
+            walk = replace(self.attack, pixels=1, queries=self.total)
+            session.search(walk, on_finished=partial(self._conclude, session))
             return
         failed = torch.zeros(len(session.problems), dtype=torch.int64)
         turn = 0
@@ -71,10 +71,21 @@ class Minimal(Wrapper):
                 failed[found.rows[~found.reached]] = budget
                 keep_better(session, found)
                 self._prune(session, found.rows[found.reached], turn)
+                self._settle(session)
             turn += 1
-        rows = session.alive.nonzero()[:, 0]
+
+    def _conclude(self, session: Session, found: Found) -> None:
+        """Walked down to one pixel, or until the queries were spent: what counts is the budget."""
+        session.conclude(replace(found, reached=found.losses <= self.pixels))
+
+    def _settle(self, session: Session) -> None:
+        """Settle the problems that are finished; their loss is the number of pixels."""
+        over = session.alive.clone()
+        over[self._unfinished(session)] = False
+        rows = over.nonzero()[:, 0]
         losses = _pixels(session, rows).double().masked_fill(~session.broken[rows], torch.inf)
         session.outcome.losses[rows] = losses
+        session.settle(rows)
 
     def _unfinished(self, session: Session) -> Tensor:
         """Problems with queries left that are not at a single pixel yet."""

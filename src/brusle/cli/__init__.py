@@ -2,21 +2,26 @@
 
 Exit codes: 0 all is well; 1 ``brusle attack`` found no adversarial image; 2 the request was
 wrong; 3 the victim failed, on one image or on all, or a stored success does not hold
-(``brusle verify``); 130 interrupted.
+(``brusle verify``); 70 a bug in brusle; 130 interrupted; 141 whoever read the output has left.
+An error is one line; with the variable BRUSLE_TRACEBACK=1 it comes with where it arose.
 """
 
 from __future__ import annotations
 
+import os
+import select
 import shlex
 import sys
+import traceback
 from importlib import import_module
+from typing import Any, NoReturn
 
 import click
 
 from brusle import __version__
-from brusle.errors import BrusleError, VictimError
+from brusle.errors import BrusleError, VictimError, first_line
 
-NOT_FOUND, BAD_INPUT, VICTIM_FAILED, INTERRUPTED = 1, 2, 3, 130
+NOT_FOUND, BAD_INPUT, VICTIM_FAILED, BUG, INTERRUPTED, NO_READER = 1, 2, 3, 70, 130, 141
 _COMMANDS = {
     "attack": "Attack one image file and write the adversarial PNG.",
     "check": "Look at a victim and data before an evaluation.",
@@ -33,11 +38,19 @@ _COMMANDS = {
 }
 
 
+class _Escaped(Exception):  # noqa: N818 - not an error by itself
+    """An exception that click must not see."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 class _Lazy(click.Group):
     """A group that imports a command only when it runs: ``--help`` stays quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return [*_COMMANDS]  # `list` is a command here, once it is imported
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
@@ -45,9 +58,19 @@ class _Lazy(click.Group):
         command: click.Command = import_module(f"brusle.cli.{cmd_name}").command
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; click would take some of our errors for its own.
+
+        It ends with code 1 when a connection breaks, and takes the end of a file for Ctrl-C.
+        """
+        try:
+            return super().invoke(ctx)
+        except (EOFError, BrokenPipeError, SystemExit) as error:
+            raise _Escaped(error) from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+            formatter.write_dl([*_COMMANDS.items()])
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
@@ -63,27 +86,65 @@ def cli() -> None:
     brusle COMMAND --help                all options of a command
 
     Exit codes: 0 fine, 1 no adversarial image found (attack), 2 wrong request, 3 the victim
-    failed, 130 interrupted.
+    failed, 70 a bug in brusle (BRUSLE_TRACEBACK=1 shows where), 130 interrupted.
     """  # noqa: D301 - click reads the backspace character as "keep these lines"
 
 
 def main() -> None:
-    """Entry point: errors that are meant for the user are one line on standard error."""
+    """Entry point: errors are one line on standard error."""
     try:
         code = cli.main(standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.Abort as error:
         click.echo("\n".join(["interrupted", *_how_to_go_on(error.__cause__)]), err=True)
         sys.exit(INTERRUPTED)
     except click.ClickException as error:
         error.show()
         sys.exit(BAD_INPUT)
-    except BrusleError as error:
-        click.echo("\n".join([f"error: {error}", *_how_to_go_on(error)]), err=True)
-        sys.exit(VICTIM_FAILED if isinstance(error, VictimError) else BAD_INPUT)
-    except OSError as error:  # a full disk, a folder without rights
-        click.echo(f"error: {error.filename or 'a file'}: {error.strerror or error}", err=True)
-        sys.exit(BAD_INPUT)
+    except _Escaped as escaped:
+        _fail(escaped.error)
+    except Exception as error:
+        _fail(error)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(error: BaseException) -> NoReturn:
+    """One line on standard error, and the exit code."""
+    if isinstance(error, BrokenPipeError) and _nobody_reads():
+        sys.exit(NO_READER)
+    code, text = _verdict(error)
+    if os.environ.get("BRUSLE_TRACEBACK"):
+        traceback.print_exception(error)
+    click.echo("\n".join([f"error: {text}", *_how_to_go_on(error)]), err=True)
+    sys.exit(code)
+
+
+def _verdict(error: BaseException) -> tuple[int, str]:
+    if isinstance(error, BrusleError):
+        return VICTIM_FAILED if isinstance(error, VictimError) else BAD_INPUT, str(error)
+    if isinstance(error, SystemExit):  # brusle itself does not end in the middle of a command
+        return VICTIM_FAILED, f"code of the victim tried to end the program ({error.code})"
+    if isinstance(error, OSError) and not isinstance(error, ConnectionError | TimeoutError):
+        # a full disk, a folder without rights
+        return BAD_INPUT, f"{error.filename or 'a file'}: {error.strerror or error}"
+    if isinstance(error, MemoryError):
+        return BAD_INPUT, "not enough memory: give fewer or smaller images"
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return BUG, (
+        f"{first_line(error)} ({os.path.basename(place.filename)}, line {place.lineno}): this is a "
+        f"bug in brusle, please report it with what BRUSLE_TRACEBACK=1 shows"
+    )
+
+
+def _nobody_reads() -> bool:
+    """Whether standard output is closed at the other end, as by ``| head -1``."""
+    watch = select.poll()
+    watch.register(sys.stdout.fileno(), 0)
+    closed = bool(watch.poll(0))  # only errors are reported that nobody asked for
+    if closed:
+        # or Python complains when it flushes at the very end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return closed
 
 
 def _how_to_go_on(error: BaseException | None) -> list[str]:

@@ -97,6 +97,7 @@ def command(
     from brusle.cli.options import open_victim
     from brusle.data import read_image, save_image
     from brusle.data.images import fit_for, frame, open_picture
+    from brusle.errors import VictimError
     from brusle.evaluation.display import watched
     from brusle.names import require_ending
     from brusle.oracle import Oracle, check_shape, traits
@@ -122,6 +123,8 @@ def command(
     look = Oracle(model, problems=1, limit=0, batch_size=1)
     if truth is None:
         answers = look.ask(torch.zeros(1, dtype=torch.int64), original[None], "clean")
+        if answers.errors:
+            raise VictimError(f"{image} could not be classified: {answers.errors[0]}")
         truth = int(answers.labels[0])
     options: dict[str, Any] = {"seed": seed, "starts": starts, "eot": eot}
     maps: EffectMaps | None = None

@@ -13,6 +13,7 @@ from brusle.cli.options import (
     engine,
     engine_options,
     eot_option,
+    retry_option,
     search_options,
     targets_option,
     victim_options,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
 )
 @eot_option
 @engine_options
+@retry_option
 @click.option("--batch-size", type=click.IntRange(min=1), help="Most images per model call.")
 @click.option(
     "--out",
@@ -87,6 +89,7 @@ def command(
     batch_size: int | None,
     workers: int | None,
     address: str | None,
+    retry_errors: bool,
     out: Path | None,
     **_: object,
 ) -> int:
@@ -114,6 +117,7 @@ def command(
             device=device,
             batch_size=batch_size,
             engine=engine(workers, address),
+            retry_errors=retry_errors,
             on_progress=display.update,
             on_warning=display.warn,
         )
@@ -159,7 +163,8 @@ def _show(run: Run, console: Console, as_json: bool) -> int:
     if run.errors:
         console.print(
             f"[red]{run.errors} results cannot be counted[/] (victim failed, or a success did "
-            f"not pass verification): see the column error of rows.csv"
+            f"not pass verification): see the column error of rows.csv; --retry-errors runs them "
+            f"again"
         )
     if as_json:
         click.echo(json.dumps(run.as_dict() | {"out": str(run.folder)}, indent=2))

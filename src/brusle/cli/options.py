@@ -83,6 +83,14 @@ def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return _apply(options, command)
 
 
+retry_option = click.option(
+    "--retry-errors",
+    is_flag=True,
+    help="Run stored errors and unverified results again. Those that are the victim's trouble (no "
+    "connection, busy, out of memory) are run again without it.",
+)
+
+
 def engine(workers: int | None, address: str | None) -> Engine | None:
     """The engine that `engine_options` describe; None is this process."""
     if workers is None and address is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from brusle.cli.options import engine, engine_options, number_or_all
+from brusle.cli.options import engine, engine_options, number_or_all, retry_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same result.")
 @engine_options
+@retry_option
 @click.option("--batch-size", type=click.IntRange(min=1), help="Most images per model call.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
 @click.option(
@@ -67,6 +68,7 @@ def command(
     batch_size: int | None,
     workers: int | None,
     address: str | None,
+    retry_errors: bool,
     out: Path | None,
     only_plan: bool,
     as_json: bool,
@@ -98,6 +100,7 @@ def command(
             device=device,
             batch_size=batch_size,
             engine=engine(workers, address),
+            retry_errors=retry_errors,
             on_part=bars.begin,
             on_progress=bars.update,
             on_warning=bars.warn,

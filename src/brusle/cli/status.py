@@ -47,13 +47,17 @@ def command(run: Path, as_json: bool, watch: float | None) -> None:
 
 def look(folder: Path) -> dict[str, Any]:
     """What is stored in a run folder, and whether a run is writing to it."""
+    from dataclasses import asdict
+
     from brusle.evaluation.store import Store
 
     writing = is_written(folder)  # first: if it has ended by now, what is read next is final
     with Store.read(folder) as store:
         about, settings, counts = store.about(), store.settings(), store.counts()
+        again = asdict(store.retries())
     lines = [_setting(setting, counts.get(setting.number, {})) for setting in settings]
-    return {"run": str(folder), "writing": writing, "about": about, "settings": lines}
+    found = {"run": str(folder), "writing": writing, "about": about, "settings": lines}
+    return found | {"runs_again": again}
 
 
 def is_written(folder: Path) -> bool:
@@ -108,6 +112,11 @@ def _show(found: Mapping[str, Any], console: Console) -> None:
         console.print(_table(found["settings"]))
     else:
         console.print("no attack has begun yet")
+    again = found["runs_again"]
+    if count := again["same_command"]:
+        console.print(f"{count} failed for the victim's trouble: the same command runs them again")
+    if count := again["retry_errors"]:
+        console.print(f"{count} errors or unverified results: --retry-errors runs them again")
 
 
 def _table(settings: list[dict[str, Any]]) -> Table:

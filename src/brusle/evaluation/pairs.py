@@ -21,7 +21,7 @@ from torch import Tensor
 
 from brusle import rng
 from brusle.data import Dataset, Source, source
-from brusle.errors import DataError, InputError
+from brusle.errors import DataError, InputError, VictimError
 from brusle.oracle import Oracle, traits
 from brusle.victims import as_victim, default_batch_size
 
@@ -101,7 +101,7 @@ class Manifest:
             manifest = cls(**content, entries=entries)
         except OSError as error:
             raise DataError(f"cannot read the manifest {path}: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(
                 f"{path} is no manifest of evaluation pairs ({error}): make one with `brusle pairs`"
             ) from error
@@ -194,13 +194,16 @@ def choose(
         shape = tuple(take(place, [0]).images.shape[1:])
         size = batch_size or default_batch_size((shape[0], shape[1], shape[2]), model.device)
         oracle = Oracle(model, len(place), limit=0, batch_size=size)
-    rows = _in_turn(place, oracle, images or len(place), seed)
+    failures: list[str] = []
+    rows = _in_turn(place, oracle, images or len(place), seed, failures)
+    if failures and oracle is not None and not int(oracle.ledger.clean.sum()):
+        raise VictimError(f"no image of {place.name} could be classified: {failures[0]}")
     if not rows:
         raise InputError(f"the victim classifies no image of {place.name} correctly")
     aims: Sequence[int] = range(classes)
     if with_starts:
         # classes take turns, so that so many images are one of each class that has one
-        one_each = _in_turn(place, oracle, len(set(place.labels.tolist())), seed)
+        one_each = _in_turn(place, oracle, len(set(place.labels.tolist())), seed, failures)
         aims = sorted({int(place.labels[row]) for row in one_each})
     return manifest(
         place,
@@ -272,8 +275,10 @@ def _targets(image: Tensor, others: Sequence[int], targets: Targets, seed: int) 
     return tuple(others[at] for at in order[:targets])
 
 
-def _in_turn(data: Source | Dataset, oracle: Oracle | None, images: int, seed: int) -> list[int]:
-    """Rows of ``data`` as `choose` says."""
+def _in_turn(
+    data: Source | Dataset, oracle: Oracle | None, images: int, seed: int, failures: list[str]
+) -> list[int]:
+    """Rows of ``data`` as `choose` says; why the victim failed is added to ``failures``."""
     labels = data.labels.tolist()
     order = _shuffled(len(labels), seed, 0, _IMAGE_ORDER)
     queues: dict[int, deque[int]] = {}
@@ -287,20 +292,23 @@ def _in_turn(data: Source | Dataset, oracle: Oracle | None, images: int, seed: i
         fewest = min(have[c] for c in turn if queues[c])
         now = [c for c in turn if queues[c] and have[c] == fewest][: images - len(chosen)]
         rows = [queues[c].popleft() for c in now]
-        for c, row, right in zip(now, rows, _right(data, rows, oracle), strict=True):
+        for c, row, right in zip(now, rows, _right(data, rows, oracle, failures), strict=True):
             if right:
                 chosen.append(row)
                 have[c] += 1
     return chosen
 
 
-def _right(data: Source | Dataset, rows: list[int], oracle: Oracle | None) -> list[bool]:
+def _right(
+    data: Source | Dataset, rows: list[int], oracle: Oracle | None, failures: list[str]
+) -> list[bool]:
     if oracle is None:
         return [True] * len(rows)
     some = take(data, rows)
     answers = oracle.ask(torch.tensor(rows), some.images, "clean")
+    failures += answers.errors.values()
     right: list[bool] = (answers.labels.cpu() == some.labels).tolist()
-    return [ok and at not in answers.errors for at, ok in enumerate(right)]
+    return right
 
 
 def _shuffled(count: int, seed: int, identity: int, tag: int) -> list[int]:

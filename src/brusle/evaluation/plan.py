@@ -186,7 +186,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
         values = yaml.safe_load(Path(path).read_text())
     except OSError as error:
         raise DataError(f"cannot read the plan {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = str(error).replace("\n", " ")
         raise DataError(f"{path} is no YAML: {problem}") from error
     if not isinstance(values, dict):

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from brusle.data import Dataset, Source
-from brusle.errors import InputError, VictimError
+from brusle.errors import InputError, VictimError, VictimUnavailable
 from brusle.evaluation.diagnosis import (
     Finding,
     Sample,
@@ -177,6 +177,8 @@ class _Check:
         """All findings; a victim that answers with something else than scores ends it."""
         try:
             yield from self._steps()
+        except VictimUnavailable:
+            raise  # nothing was learned about it
         except OutputKindError as error:
             yield Finding("output kind", "failure", str(error))
         except VictimError as error:

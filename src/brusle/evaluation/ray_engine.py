@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import brusle
-from brusle.errors import BrusleError, InputError, VictimError
+from brusle.errors import BrusleError, InputError, VictimError, VictimUnavailable
 from brusle.evaluation.engines import OnProgress, OnRows, Recipe, Shard, attack
 from brusle.evaluation.provenance import fingerprint
 from brusle.evaluation.store import Row
@@ -154,27 +154,38 @@ class _Crew:
             num_returns="streaming",
             scheduling_strategy="SPREAD",
         )(_work)
+        self._trouble: VictimUnavailable | None = None
         self._again: deque[_Task] = deque()
         self._busy: dict[Any, _Task] = {}
 
     def work(self, shards: Iterator[Shard]) -> None:
-        """Until everything is stored."""
+        """Until everything is stored; or the victim is in trouble, and what was begun is stored."""
         try:
             while self._hand_out(shards):
                 ready, _ = self._ray.wait(list(self._busy), num_returns=1, fetch_local=False)
-                self._collect(ready[0])
+                try:
+                    self._collect(ready[0])
+                except VictimUnavailable as trouble:
+                    self._busy.pop(ready[0], None)
+                    self._trouble = self._trouble or trouble
         finally:
             for stream in self._busy:
                 self._ray.cancel(stream, force=True)
+        if self._trouble is not None:
+            raise self._trouble
 
     def _hand_out(self, shards: Iterator[Shard]) -> bool:
         """Keep all workers busy, and no more in memory than that; whether there is work left."""
         # machines may come and go; one task more than cores waits where it will be done
         places = self._workers or 1 + int(self._ray.cluster_resources().get("CPU", 1))
-        while len(self._busy) < places:
+        while len(self._busy) < places and self._trouble is None:
             task = self._again.popleft() if self._again else None
             if task is None:
-                shard = next(shards, None)
+                try:
+                    shard = next(shards, None)
+                except VictimUnavailable as trouble:  # while it was asked for starting images
+                    self._trouble = trouble
+                    break
                 if shard is None:
                     break
                 task = _Task(shard)
@@ -205,7 +216,7 @@ class _Crew:
             return
         if task.tries >= _TRIES:
             reason = str(error).strip().splitlines()[0]
-            raise VictimError(
+            raise VictimUnavailable(
                 f"a worker died {_TRIES} times on the same {len(task.rest)} images ({reason}): if "
                 f"it ran out of memory, give a smaller --batch-size or fewer --workers"
             ) from error

@@ -49,6 +49,7 @@ def evaluate(
     eot: int = 1,
     device: str = "auto",
     engine: Engine | None = None,
+    retry_errors: bool = False,
     on_progress: OnSetting | Literal["auto"] | None = "auto",
     on_warning: Callable[[str], None] | None = None,
     plan: Mapping[str, Any] | None = None,
@@ -78,12 +79,17 @@ def evaluate(
         eot: answers of a randomised victim that are averaged for every candidate.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
         engine: who does the work: this process if None, or `brusle.Ray` for several.
+        retry_errors: run errors and unverified results again that are stored. What failed for the
+            victim's trouble (`brusle.trouble`) is run again in any case.
         on_progress: called after every round with a setting and its `Progress`, which counts what
             is stored. ``"auto"`` draws bars on standard error if that is a terminal or a notebook.
         on_warning: called before the first attack, once for each thing that is plainly wrong with
             the victim (docs/check.md); None makes them Python warnings. They never stop a run, and
             are kept with it.
         plan: what was asked for, in the user's words, to be kept with the results.
+
+    Raises:
+        VictimUnavailable: the victim is in trouble that did not end. What is finished is stored.
     """
     began = time.monotonic()
     seeds = (seed,) if isinstance(seed, int) else tuple(seed)
@@ -104,7 +110,7 @@ def evaluate(
     todo: list[_Todo] = []
     try:
         _introduce(store, model, work, settings, plan)
-        todo = [_Todo(store, setting, work) for setting in settings]
+        todo = [_Todo(store, setting, work, retry_errors) for setting in settings]
         if folder is not None:
             work.manifest.write(folder / "pairs.json")
         pending = [image for part in todo for image in part.images(work)]
@@ -160,7 +166,9 @@ def _check(settings: Sequence[Setting], work: Workload, victim: Victim) -> None:
 class _Todo:
     """The part of a setting that is not stored yet."""
 
-    def __init__(self, store: Store, setting: Setting, work: Workload) -> None:
+    def __init__(
+        self, store: Store, setting: Setting, work: Workload, retry_errors: bool = False
+    ) -> None:
         self.setting = setting
         self._asked = asked = work.asked(setting.goal).ids.tolist()
         attack = setting.attack
@@ -176,7 +184,7 @@ class _Todo:
             "options": asdict(attack),  # type: ignore[call-overload]
         }
         self.record = store.setting(setting.key, description)
-        done = store.done(self.record.number)
+        done = store.done(self.record.number, retry_errors)
         self.rows = [row for row, number in enumerate(asked) if number not in done]
         self.stored = len(asked) - len(self.rows)
         self.fooled = sum(done.get(number) == "success" for number in asked)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from brusle import rng
 from brusle.data import Dataset, Source
-from brusle.errors import DataError
+from brusle.errors import DataError, VictimUnavailable
 from brusle.evaluation.pairs import take
 from brusle.oracle import Oracle, Victim
 from brusle.problems import Problems
@@ -65,6 +65,10 @@ class StartingImages:
             if len(rows):
                 images = take(self._pool, rows.tolist()).images
                 answers = self._oracle.ask(rows, images, "clean")
+                if answers.common_error is not None:
+                    raise VictimUnavailable(
+                        f"no image of class {wanted} could be classified: {answers.common_error}"
+                    )
                 right = images[answers.labels.cpu() == wanted]
             if not len(right):
                 raise DataError(

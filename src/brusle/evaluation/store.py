@@ -28,6 +28,7 @@ from torch import Tensor
 
 from brusle.errors import DataError
 from brusle.results import AttackResult, Status
+from brusle.trouble import tells_of_trouble
 
 GoalName = Literal["untargeted", "targeted"]
 FILE, LOCK = "results.sqlite", "results.lock"
@@ -158,6 +159,21 @@ class Row:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Retries:
+    """How many stored rows are run again.
+
+    Attributes:
+        same_command: for the victim's trouble, by the command that made them.
+        retry_errors: for other errors, or not verified, by ``--retry-errors``.
+    """
+
+    same_command: int
+    retry_errors: int
+
+
+_FAULTY: tuple[Status, ...] = ("error", "unverified")
+_IS_FAULTY = "status IN (?, ?)"
 _TYPES = {"int": "INTEGER", "str": "TEXT", "float": "REAL", "bytes": "BLOB", "bool": "INTEGER"}
 _NAMES = [f.name for f in fields(Row)]
 
@@ -345,19 +361,42 @@ class Store:
             found = self._connection.execute("SELECT id, description FROM settings ORDER BY id")
             return [Record(number, **json.loads(text)) for number, text in found.fetchall()]
 
-    def done(self, setting: int) -> dict[int, Status]:
-        """Ids of the problems that are finished, with their status."""
+    def done(self, setting: int, retry_errors: bool = False) -> dict[int, Status]:
+        """Ids and statuses of the problems that need not be run again.
+
+        What failed for the victim's trouble is to be run again; with ``retry_errors`` so are all
+        other errors and what was not verified.
+        """
         with self._guard():
             found = self._connection.execute(
-                "SELECT problem, status FROM rows WHERE setting = ?", (setting,)
+                "SELECT problem, status, error FROM rows WHERE setting = ?", (setting,)
             ).fetchall()
-        return dict(found)
+        return {
+            problem: status
+            for problem, status, error in found
+            if status not in _FAULTY or not (retry_errors or tells_of_trouble(error))
+        }
+
+    def retries(self) -> Retries:
+        """How many rows will be run again, and by what."""
+        with self._guard():
+            found = self._connection.execute(
+                f"SELECT error FROM rows WHERE {_IS_FAULTY}", _FAULTY
+            ).fetchall()
+        troubles = sum(tells_of_trouble(error) for (error,) in found)
+        return Retries(troubles, len(found) - troubles)
 
     def add(self, setting: int, rows: Sequence[Row]) -> None:
-        """Write rows in one transaction; when this returns, they are on the disk."""
+        """Write rows in one transaction; when this returns, they are on the disk.
+
+        A row takes the place of an error and of what was not verified, and of nothing else.
+        """
         marks = ", ".join("?" * (len(_NAMES) + 1))
         values = [(setting, *astuple(row)) for row in rows]
+        old = [(setting, row.problem, *_FAULTY) for row in rows]
+        where = f"setting = ? AND problem = ? AND {_IS_FAULTY}"
         with self._guard():
+            self._connection.executemany(f"DELETE FROM rows WHERE {where}", old)
             self._connection.executemany(f"INSERT INTO rows VALUES ({marks})", values)
 
     def rows(self, setting: int) -> list[Row]:

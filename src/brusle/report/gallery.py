@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
+from brusle.errors import InputError
 from brusle.evaluation.runs import Run, rebuild
 from brusle.evaluation.store import Record
 from brusle.names import require_ending
@@ -87,6 +88,12 @@ def run_examples(
                 )
             )
     return examples
+
+
+def require_picture(path: Path) -> None:
+    """Raise unless the name of a file says which format of pictures it is to have."""
+    if path.suffix.lower() not in Image.registered_extensions():
+        raise InputError(f"{path} is no name of a picture: let it end in .png")
 
 
 def class_name(names: Sequence[str], label: int) -> str:

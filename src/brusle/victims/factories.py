@@ -14,10 +14,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from brusle.errors import BrusleError, InputError, VictimError
+from brusle.errors import BrusleError, InputError, VictimError, first_line
 from brusle.names import Name, plain_value
 from brusle.oracle import Victim
-from brusle.victims.options import first_line
 from brusle.victims.registry import as_victim
 from brusle.victims.wrappers import named
 

@@ -14,12 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from brusle.data.images import Shape, imagenet_framing
-from brusle.errors import InputError, VictimError
+from brusle.errors import InputError, VictimError, first_line
 from brusle.names import Name, hint
 from brusle.victims.architectures import ARCHITECTURES
 from brusle.victims.batches import in_fixed_batches
 from brusle.victims.options import (
-    first_line,
     take_class_names,
     take_classes,
     take_normalisation,

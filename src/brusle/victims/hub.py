@@ -13,12 +13,11 @@ from torch import nn
 
 from brusle.data.cifar10 import CLASSES as CIFAR10
 from brusle.data.images import Framing, imagenet_framing
-from brusle.errors import InputError, VictimError
+from brusle.errors import InputError, VictimError, first_line
 from brusle.names import Name, hint
 from brusle.victims.options import (
     IMAGENET,
     Normalisation,
-    first_line,
     need,
     take_classes,
     take_normalisation,

@@ -14,14 +14,13 @@ import torch
 from torch import Tensor
 
 from brusle.data.images import Framing, Shape
-from brusle.errors import InputError, VictimError
+from brusle.errors import InputError, VictimError, first_line
 from brusle.goals import Output
 from brusle.names import Name, hint
 from brusle.normalisation import normalise
 from brusle.victims.batches import in_fixed_batches
 from brusle.victims.options import (
     Normalisation,
-    first_line,
     need,
     take_class_names,
     take_normalisation,

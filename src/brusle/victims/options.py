@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from brusle.data.images import Framing
-from brusle.errors import InputError, VictimError
+from brusle.errors import InputError, VictimError, first_line
 from brusle.goals import Output
 from brusle.names import Name
 from brusle.victims.wrappers import TorchVictim, normalised
@@ -142,12 +142,6 @@ def need(module: str, wanted: str) -> Any:
         raise VictimError(
             f"{wanted} needs {package}, which cannot be imported: {reason}"
         ) from error
-
-
-def first_line(error: BaseException) -> str:
-    """Type and first line of an error, for messages of one line."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def torch_victim(

@@ -15,8 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from brusle.errors import VictimError
-from brusle.victims.options import first_line
+from brusle.errors import VictimError, first_line
 
 Held = Literal["checkpoint", "pickle", "safetensors", "torchscript", "export", "other"]
 _USUAL_KEYS = ("state_dict", "model_state_dict", "model", "net", "weights")

@@ -16,6 +16,7 @@ from brusle.data.images import Framing
 from brusle.errors import InputError, VictimError
 from brusle.goals import Output
 from brusle.oracle import Victim
+from brusle.trouble import PATIENCE, Patience
 from brusle.victims.borrowing import Placed, evaluating
 from brusle.victims.fusion import Fused
 
@@ -118,6 +119,7 @@ class FunctionVictim:
         shape: (channels, height, width) of its images, if fixed.
         randomised: its answers to the same image vary.
         differentiable: autograd can follow its scores back to the images.
+        patience: how long it is waited for when it is in trouble (see `brusle.trouble`).
     """
 
     function: Callable[[Any], Any]
@@ -129,6 +131,7 @@ class FunctionVictim:
     shape: tuple[int, int, int] | None = None
     randomised: bool = False
     differentiable: bool = False
+    patience: Patience = PATIENCE
 
     def __post_init__(self) -> None:
         _check_output(self.output)
@@ -155,7 +158,7 @@ class FunctionVictim:
                 f"{self.name} returned {type(scores).__name__}, which is no array of scores: "
                 f"return a ({len(images)}, classes) array of numbers"
             ) from error
-        if not scores.is_floating_point():
+        if not scores.is_floating_point() and not scores.is_complex():
             scores = scores.double()
         return _check_kind(scores, self.output, self.name)
 
@@ -215,6 +218,7 @@ def wrap(
     shape: tuple[int, int, int] | None = None,
     randomised: bool = False,
     differentiable: bool = False,
+    patience: Patience = PATIENCE,
 ) -> TorchVictim | FunctionVictim:
     """Declare what a model or function gives, and get a victim.
 
@@ -229,6 +233,8 @@ def wrap(
         randomised: its answers to the same image vary, as with noise or dropout at test time.
         differentiable: of a torch function, that autograd can follow it, so that white-box
             attacks can be used; modules always are.
+        patience: of a function, how long it is waited for when it is in trouble: a service that
+            is busy or cannot be reached, see `brusle.trouble`.
     """
     if not callable(model):
         raise InputError(f"{model!r} cannot be called: give an nn.Module or a function")
@@ -246,7 +252,7 @@ def wrap(
         )
     label = name or str(getattr(model, "__name__", type(model).__name__))
     return FunctionVictim(
-        model, output, arrays, device, label, classes, shape, randomised, differentiable
+        model, output, arrays, device, label, classes, shape, randomised, differentiable, patience
     )
 
 
@@ -281,7 +287,7 @@ class OutputKindError(VictimError):
 
 def _check_kind(scores: Tensor, output: Output, name: str) -> Tensor:
     """Raise if scores are plainly not of the declared kind; wrong shapes are the oracle's."""
-    if scores.dim() == 2 and len(scores) and bool(scores.isfinite().all()):
+    if scores.dim() == 2 and scores.numel() and bool(scores.isfinite().all()):
         wrong = contradiction(scores, output, name)
         if wrong:
             raise OutputKindError(wrong)
