@@ -94,6 +94,12 @@ LINES = (
     Line("SigmaZero (white-box)", "targeted", walking(SigmaZero), (500,), walks=True),
     Line("BruSLe", "untargeted", BruSLe, (100, 500, 1000)),
     Line("OnePixel", "untargeted", OnePixel, (100, 500, 1000)),
+    Line(
+        "OnePixel, torchattacks'",
+        "untargeted",
+        lambda p, q: OnePixel(p, q, variant="torchattacks"),
+        (100, 500, 1000),
+    ),
 )
 
 

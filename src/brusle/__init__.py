@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from brusle.trouble import Patience
     from brusle.victims import load_victim
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.2.0.dev0"
 
 _HOME = {
     "AttackResult": "brusle.results",
