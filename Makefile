@@ -41,8 +41,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PIP) -e .
 	@touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed
+# torchattacks, a reference to test against, wants an old requests: it gets a folder of its own
+$(VENV)/.installed-dev: $(VENV)/.installed Makefile
 	$(PIP) -e ".[dev]"
+	$(PIP) --no-deps --upgrade --target $(VENV)/peers torchattacks==3.5.1
 	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed

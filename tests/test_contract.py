@@ -45,6 +45,9 @@ ATTACKS = {
         initial=3,
         alpha_prior=1.5,
     ),
+    "brusle-printed": lambda pixels, queries: BruSLe(
+        pixels, queries, palette="inverted-levels", schedule="printed"
+    ),
     "pixel-bandit": lambda pixels, queries: PixelBandit(pixels, queries, initial=3, memory=20),
     "pixel-bandit-large": lambda pixels, queries: _LargePixelBandit(pixels, queries, memory=20),
     "sparse-rs": lambda pixels, queries: SparseRS(pixels, queries),
@@ -57,7 +60,13 @@ ATTACKS = {
     "sparse-evo-synthetic": lambda pixels, queries: SparseEvo(pixels, queries, variant="synthetic"),
     "pointwise": lambda pixels, queries: Pointwise(pixels, queries),
     "l0-hsja": lambda pixels, queries: L0HSJA(pixels, queries, probes=8),
+    "l0-hsja-authors": lambda pixels, queries: L0HSJA(
+        pixels, queries, probes=8, projection="authors"
+    ),
     "one-pixel": lambda pixels, queries: OnePixel(pixels, queries),
+    "one-pixel-torchattacks": lambda pixels, queries: OnePixel(
+        pixels, queries, variant="torchattacks"
+    ),
     "bayes-opt": lambda pixels, queries: BayesOpt(
         pixels, queries, initial=4, candidates=40, refit=10
     ),
@@ -90,7 +99,7 @@ def _ensemble(pixels: int, queries: int) -> Ensemble:
 
 
 SHAPE, CLASSES, PIXELS, QUERIES = (3, 12, 12), 5, 3, 40
-SLOW_STARTERS = ("sparse-evo", "sparse-evo-loss", "pointwise", "l0-hsja")  # need more queries
+SLOW_STARTERS = ("sparse-evo", "sparse-evo-loss", "pointwise", "l0-hsja", "l0-hsja-authors")
 attacks = pytest.mark.parametrize("name", ATTACKS)
 goals = pytest.mark.parametrize("targeted", [False, True], ids=["untargeted", "targeted"])
 

@@ -9,6 +9,13 @@ X = torch.rand(3, 3, 4, 5)
 Y = torch.tensor([0, 1, 2])
 
 
+def with_value(value: float) -> torch.Tensor:
+    """The images with one wrong value in the second."""
+    images = X.clone()
+    images[1, 2, 3, 4] = value
+    return images
+
+
 def test_ids_follow_the_content_and_not_the_position() -> None:
     whole = Problems.make(X, Y, [1, 2, 0])
     turned = Problems.make(X.flip(0), Y.flip(0), [0, 2, 1])
@@ -31,7 +38,16 @@ def test_numpy_and_lists_are_welcome() -> None:
         (((X * 255).byte(), Y), "x / 255"),
         ((X * 2, Y), "must lie in \\[0, 1\\] but reach"),
         ((X - 0.5, Y), "must lie in"),
-        ((torch.full_like(X, torch.nan), Y), "must lie in"),
+        ((with_value(torch.nan), Y), "images have NaN \\(1 of 3, the first is number 1\\): give"),
+        (
+            (with_value(torch.inf), Y),
+            "images have infinite values \\(1 of 3, the first is number 1",
+        ),
+        ((with_value(-torch.inf), Y), "images have infinite values"),
+        ((X, Y, None, None, with_value(torch.nan)), "starts have NaN"),
+        ((X[:, :, :1, :1], Y), "images are single pixels"),
+        ((torch.zeros(3, 32, 32, 3), Y), "channels at the end: .* x.permute\\(0, 3, 1, 2\\)"),
+        ((np.zeros((3, 3, 4, 5), np.uint16), Y), "x / 65535"),
         ((X, Y[:2]), "one integer for each of 3 images"),
         ((X, Y.float()), "give integers"),
         ((X, -Y), "must not be negative"),

@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from brusle import rng
@@ -21,6 +22,13 @@ def test_numbers_depend_on_coordinates_and_nothing_else() -> None:
     assert torch.equal(whole[order[:9]], part)
     # a shorter draw is the beginning of a longer one
     assert torch.equal(whole[:, :40], rng.bits(rng.streams(7, IDS), torch.arange(50), 3, 40))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_fewer_problems_or_numbers_are_a_part_of_more(count) -> None:
+    many = rng.bits(rng.streams(3, torch.arange(4)), 2, 1, 6)
+    for n in (0, 1, 4):
+        assert torch.equal(rng.bits(rng.streams(3, torch.arange(n)), 2, 1, count), many[:n, :count])
 
 
 def test_every_coordinate_matters() -> None:

@@ -148,7 +148,7 @@ def test_an_evaluation_takes_starts_from_its_data() -> None:
     assert run.start_queries > 0
     assert run.as_dict()["start_queries"] == run.start_queries
     spent = sum(int(result.ledger.total.sum()) for result in run.results)
-    assert spent + run.start_queries == model.seen
+    assert spent + run.start_queries + run.preflight_queries == model.seen
 
 
 def test_a_wrapped_attack_gets_the_starts_of_the_attack_inside() -> None:

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from brusle import attacks, data, defences, victims, zoo
+    from brusle import attacks, data, defences, evaluation, report, victims, zoo
     from brusle.attacks import minimise
     from brusle.errors import BrusleError, DataError, InputError, VictimError, VictimUnavailable
     from brusle.evaluation import Run, check, evaluate
@@ -44,7 +44,7 @@ _HOME = {
     "load_victim": "brusle.victims",
     "minimise": "brusle.attacks",
 }
-_MODULES = ("attacks", "data", "defences", "victims", "zoo")
+_MODULES = ("attacks", "data", "defences", "evaluation", "report", "victims", "zoo")
 
 __all__ = [
     "AttackResult",
@@ -64,8 +64,10 @@ __all__ = [
     "data",
     "defences",
     "evaluate",
+    "evaluation",
     "load_victim",
     "minimise",
+    "report",
     "victims",
     "zoo",
 ]

@@ -25,6 +25,7 @@ from brusle.goals import Output
 from brusle.names import hint, plain_value, plugins
 from brusle.oracle import Gives, Victim, put, traits
 from brusle.trouble import Patience
+from brusle.victims.wrappers import named
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class RandomNoise(Defence):
 
     @property
     def label(self) -> str:
-        return f"rnd:{self.sigma:g}"
+        return f"rnd:{self.sigma}"
 
     @property
     def randomised(self) -> bool:
@@ -275,7 +276,8 @@ def make(spec: str, victim: Victim) -> Victim:
         defended: Victim = build(victim, *values)
     except TypeError as error:
         raise InputError(f"defence {spec!r} has too many or too few values ({error})") from error
-    return defended
+    # by this name the run of a defended victim finds its defences again
+    return defended if name in DEFENCES else named(defended, f"{victim.name} + {spec}")
 
 
 def defend(victim: Victim, specs: Sequence[str]) -> Victim:

@@ -27,7 +27,7 @@ from brusle import rng
 from brusle.allocation import keep_freed_memory
 from brusle.errors import InputError, VictimError, VictimUnavailable
 from brusle.goals import Goal, Loss, Output
-from brusle.oracle import Answers, Column, Oracle, Victim, traits
+from brusle.oracle import Answers, Column, Oracle, Victim, check_shape, traits
 from brusle.problems import Candidates, Dense, Edits, Problems, changed_pixels, flatten_pixels
 from brusle.results import AttackResult, Status
 from brusle.rows import Rows
@@ -77,6 +77,13 @@ class Search(Rows):
         """``(n,)`` bool: which of the candidates just asked belong to the initialisation."""
         raise NotImplementedError
 
+    def returnable(self) -> Tensor:
+        """``(n,)`` bool: which of the candidates just asked an attack that returns its last may.
+
+        Probes, which only find out where to go, it may not.
+        """
+        return torch.ones_like(self.initial())
+
     def tell(self, feedback: Feedback) -> None:
         """Learn what the candidates just asked have scored."""
         raise NotImplementedError
@@ -111,7 +118,10 @@ class Searching(Attack, Protocol):
 
     @property
     def returns_last(self) -> bool:
-        """Whether a failure returns the last candidate instead of the best."""
+        """Whether a failure returns the last candidate instead of the best.
+
+        If the attack shrinks, the last one that is adversarial.
+        """
 
     @property
     def checks_initial(self) -> bool:
@@ -262,6 +272,7 @@ class Session:
         if eot > attack.queries:
             raise InputError(f"{attack.queries} queries are not enough for one answer of eot={eot}")
         check_needs(attack, victim)
+        check_shape(problems.shape, victim)
         self.attack, self.problems, self.seed = attack, problems, seed
         self.on_progress, self.on_settled = on_progress, on_settled
         streams = rng.streams(seed, problems.ids)
@@ -574,7 +585,7 @@ class _Stage:
     def _round(self, live: _Live) -> Tensor:
         """One query for each live problem; return which of them are finished."""
         candidates = live.search.ask()
-        initial = live.search.initial()
+        initial, returnable = live.search.initial(), live.search.returnable()
         shape = self.problems.shape
         images = candidates.render(live.images, shape)
         slope_of = self._loss_of_rows if self.attack.needs == "gradients" else None
@@ -589,11 +600,13 @@ class _Stage:
         if self.attack.shrinks:
             assert isinstance(candidates, Dense)
             pixels = (candidates.pixels != live.images).any(2).sum(1)
-            loss = pixels.double().masked_fill(~reached, torch.inf)
+            loss = pixels.double().masked_fill(~reached, torch.nan)
             reached = reached & (pixels <= self.attack.pixels)
         if not self.attack.checks_initial:
             reached &= ~initial
-        best = ~loss.isnan() if self.attack.returns_last else loss < live.best_loss
+        best = loss < live.best_loss
+        if self.attack.returns_last:
+            best = ~loss.isnan() & returnable
         live.remember(candidates, loss, answers.scores, best | reached)
         success = reached.cpu()
         self.result.reached[live.at[success]] = True

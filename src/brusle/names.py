@@ -7,9 +7,10 @@ in the group ``brusle.victims``, ``brusle.data`` or ``brusle.defences``.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
 from brusle.errors import InputError
@@ -111,6 +112,16 @@ def hint(wrong: str, known: Iterable[str], most: int = 1) -> str:
     if len(known) > 24:
         return f": known are {', '.join(known[:6])}, ... ({len(known)} in all)"
     return f": known are {', '.join(known)}"
+
+
+def require_ending(path: str | Path, endings: Sequence[str]) -> str:
+    """The ending of a file's name in small letters; raise unless it is one of ``endings``."""
+    ending = Path(path).suffix.lower()
+    if ending not in endings:
+        raise InputError(
+            f"cannot write {path} in the format of its name: name it {', '.join(endings)}"
+        )
+    return ending
 
 
 def plugins(group: str) -> dict[str, EntryPoint]:

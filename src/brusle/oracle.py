@@ -80,6 +80,20 @@ def traits(victim: Victim) -> Traits:
     return Traits(**said)
 
 
+def check_shape(shape: Sequence[int], victim: Victim, what: str = "images") -> None:
+    """Raise if ``victim`` says that it takes images of another shape.
+
+    Args:
+        shape: (channels, height, width).
+        victim: the victim.
+        what: whose shape it is, for the message.
+    """
+    known = traits(victim).shape
+    if known is not None and tuple(shape) != tuple(known):
+        have, want = (" x ".join(map(str, s)) for s in (shape, known))
+        raise InputError(f"{what} are {have}, {victim.name} takes {want}")
+
+
 def put(victim: Victim, images: Tensor, keys: Tensor) -> Tensor:
     """Ask ``victim``; if it draws random numbers, they are a function of the ``(n,)`` ``keys``.
 
@@ -395,6 +409,12 @@ class Oracle:
             )
         if self.classes is None:
             self.classes = scores.shape[1]
+            names = traits(self.victim).classes
+            if names and len(names) != self.classes:
+                raise VictimError(
+                    f"{self.victim.name} answers with {self.classes} scores, but {len(names)} "
+                    f"class names were given: name each of its classes"
+                )
         if scores.shape[1] != self.classes:
             raise VictimError(
                 f"{self.victim.name} answered with {self.classes} classes before and "

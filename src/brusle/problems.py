@@ -124,7 +124,8 @@ class Edits(Rows):
     """One sparse candidate per problem: which pixels get which colours.
 
     Attributes:
-        index: ``(n, k)`` int64 positions ``row * width + column``, all different in a row.
+        index: ``(n, k)`` int64 positions ``row * width + column``, all different in a row, or equal
+            ones with equal colours.
         colour: ``(n, k, c)`` new values of those pixels.
     """
 
@@ -179,23 +180,45 @@ def changed_pixels(a: Tensor, b: Tensor) -> Tensor:
     return (a != b).any(dim=1).flatten(1).sum(dim=1)
 
 
+_LEVELS = {torch.uint8: 255, torch.uint16: 65535}
+_CHANNELS = (1, 3, 4)  # that images have as a rule
+
+
 def _images(values: Any, name: str) -> Tensor:
     images = torch.as_tensor(values).detach().cpu()
-    if images.dim() != 4 or min(images.shape) < 1:
+    shape = tuple(images.shape)
+    if len(shape) != 4 or min(shape) < 1:
         raise InputError(
-            f"{name} have shape {tuple(images.shape)}: give (number, channels, height, width), "
-            f"for one image x[None]"
+            f"{name} have shape {shape}: give (number, channels, height, width), for one image "
+            f"x[None]"
         )
+    if shape[3] in _CHANNELS and min(shape[1:3]) > max(_CHANNELS):
+        raise InputError(
+            f"{name} have shape {shape}, with channels at the end: give (number, channels, height, "
+            f"width), as in x.transpose(0, 3, 1, 2) with NumPy or x.permute(0, 3, 1, 2) with torch"
+        )
+    if shape[2] * shape[3] < 2:
+        raise InputError(f"{name} are single pixels: an attack on few pixels needs more of them")
     if not images.is_floating_point():
-        raise InputError(f"{name} have dtype {images.dtype}: give floats in [0, 1], as in x / 255")
+        most = _LEVELS.get(images.dtype, 255)
+        raise InputError(
+            f"{name} have dtype {images.dtype}: give floats in [0, 1], as in x / {most}"
+        )
     images = images.float().contiguous()
     low, high = images.aminmax()
-    if not (low >= 0 and high <= 1):  # also catches NaN
+    if low >= 0 and high <= 1:
+        return images
+    bad = (~images.isfinite()).flatten(1).any(1).nonzero()[:, 0]
+    if len(bad):
+        what = "NaN" if bool(images[bad[0]].isnan().any()) else "infinite values"
         raise InputError(
-            f"{name} must lie in [0, 1] but reach from {float(low):g} to {float(high):g}: scale "
-            f"them, and put normalisation inside the model (brusle.victims.normalised)"
+            f"{name} have {what} ({len(bad)} of {len(images)}, the first is number {int(bad[0])}): "
+            f"give finite numbers in [0, 1]"
         )
-    return images
+    raise InputError(
+        f"{name} must lie in [0, 1] but reach from {float(low):g} to {float(high):g}: scale "
+        f"them, as in x / 255, and put normalisation inside the model (brusle.victims.normalised)"
+    )
 
 
 def _labels(values: Any, name: str, count: int, least: int | None = 0) -> Tensor:

@@ -68,7 +68,8 @@ def bits(stream: Tensor, step: Tensor | int, tag: int, count: int) -> Tensor:
     """
     place = torch.as_tensor(step, device=stream.device) * _TAGS + (tag + 1)
     key = mix(stream + place * _GAMMA)
-    words = (count + 1) // 2  # each 64-bit word is cut into two numbers
+    # each 64-bit word is cut into two numbers; torch cannot cut one word of no problem at all
+    words = max(2, (count + 1) // 2)
     counter = torch.arange(1, words + 1, device=stream.device) * _GAMMA
     halves = _mix_in_place(key[:, None] + counter).view(torch.int32)[:, :count]
     return halves.bitwise_and_(0x7FFFFFFF)

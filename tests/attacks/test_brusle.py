@@ -1,5 +1,6 @@
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from brusle.problems import Problems
 from brusle.victims import wrap
 
 SHAPE, CLASSES, QUERIES = (3, 10, 10), 5, 120
+PAPER = Path(__file__).parents[3] / "shared" / "paper" / "paper.tex"
 
 
 class Net:
@@ -163,7 +165,31 @@ def test_power_step_is_the_formula_of_the_authors_code(q) -> None:
     assert got == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("schedule", schedules.SCHEDULES)
+def test_printed_schedule_is_the_formula_in_the_papers_algorithm_1() -> None:
+    """lambda_0 (t^m1 + m2^t), t from 1 in the first round after N initial masks; here N is 3."""
+    attack = BruSLe(6, 60, schedule="printed", initial=3)
+    search = attack.start(some_problems(1), seed=0, restart=0)
+    moved = []
+    for _ in range(60):
+        before = set(search.mask[0].tolist())
+        if not bool(search.initial()):
+            moved.append(len(set(search.ask().index[0].tolist()) - before))
+        search.ask()
+        search.tell(Feedback(torch.zeros(1).double(), torch.zeros(1) > 0, torch.zeros(1, 2)))
+    rates = [0.3 * (t**0.24 + 0.997**t) for t in range(1, 58)]
+    # with b = ceil((1 - lambda) B) pixels kept; a rate above 1 moves them all
+    assert moved == [6 - max(0, math.ceil((1 - rate) * 6)) for rate in rates]
+    assert moved[0] == 3 and moved[-1] == 6 and rates[-1] > 1  # it grows, and is cut off
+
+
+@pytest.mark.skipif(not PAPER.exists(), reason="the paper is not part of the repository")
+def test_printed_schedule_stands_in_the_paper() -> None:
+    text = PAPER.read_text()
+    assert r"\lambda^{(t)} \leftarrow \lambda_0(t^{m_1}+m_2^t)" in text
+    assert r"t\leftarrow 1" in text  # the first round
+
+
+@pytest.mark.parametrize("schedule", [s for s in schedules.SCHEDULES if s != "printed"])
 def test_schedules_start_near_lambda_0_and_do_not_grow(schedule) -> None:
     rates = [schedules.changing_rate(schedule, q, 500, 0.3, 0.24, 0.997) for q in range(501)]
     assert 0.29 < rates[0] <= 0.3
@@ -197,7 +223,7 @@ def some_problems(n: int = 40) -> Problems:
 
 
 @pytest.mark.parametrize("colours", [1, 2, 4])
-@pytest.mark.parametrize("palette", ["binary", "uniform", "gaussian", "inverted"])
+@pytest.mark.parametrize("palette", ["binary", "uniform", "gaussian", "inverted-levels"])
 def test_palettes_are_8_bit_levels_of_the_right_distribution(palette, colours) -> None:
     problems = some_problems()
     stream = rng.streams(0, problems.ids)
@@ -207,7 +233,7 @@ def test_palettes_are_8_bit_levels_of_the_right_distribution(palette, colours) -
     assert drawn.min() >= 0 and drawn.max() <= 1
     n = 40 * 256 * colours
     mean, std = drawn.double().mean((0, 1)), drawn.double().std((0, 1))
-    if palette == "inverted":
+    if palette == "inverted-levels":
         # channel 0 is 51 everywhere, channel 1 half 0 and half 255, channel 2 204
         assert torch.allclose(mean[[0, 2]], torch.tensor([0.8, 0.2], dtype=torch.float64))
         assert abs(mean[1] - 0.5) < 4 * 0.5 / n**0.5
@@ -218,6 +244,28 @@ def test_palettes_are_8_bit_levels_of_the_right_distribution(palette, colours) -
     if palette == "binary":
         assert set(drawn.unique().tolist()) == {0.0, 1.0}
     assert not torch.equal(drawn[0], drawn[1])
+
+
+@pytest.mark.parametrize("colours", [1, 4])
+def test_inverted_palette_has_the_frequencies_of_the_rounded_inverted_image(colours) -> None:
+    """Against a count in integers: a channel of 8-bit level below 128 is 1 when inverted."""
+    generator = np.random.default_rng(3)
+    levels = generator.integers(0, 256, (6, 3, 32, 32))
+    levels[0, 0], levels[0, 1], levels[0, 2] = 127, 128, 90  # all ones, all zeros, all ones
+    levels[1:, 1] //= 2  # channels of one image, and images, have frequencies of their own
+    levels[2, 2, :20] = 255
+    levels[3, 0, 5:] = 200
+    problems = Problems.make(levels.astype(np.float32) / 255, [0] * 6, ids=range(6))
+    drawn = palettes.draw("inverted", problems, rng.streams(0, problems.ids), colours)
+    assert drawn.shape == (6, 1024 * colours, 3)
+    assert set(drawn.unique().tolist()) == {0.0, 1.0}
+    expected = (levels < 128).reshape(6, 3, 1024).mean(2)
+    error = np.sqrt(expected * (1 - expected) / (1024 * colours))
+    got = drawn.double().mean(1).numpy()
+    assert (np.abs(got - expected) <= 4 * error).all()  # without error where all are alike
+    assert len({round(p, 1) for p in expected.flatten()}) > 4  # else the test would show little
+    channels = drawn[4].double().T
+    assert torch.corrcoef(channels[[0, 2]])[0, 1].abs() < 0.15  # drawn apart from each other
 
 
 def test_given_image_as_palette() -> None:

@@ -14,6 +14,7 @@ from brusle.attacks.l0_hsja import _BISECT, _PROBE, _STEP, L0HSJA, estimate
 from brusle.errors import InputError
 from brusle.loop import Feedback
 from brusle.problems import Problems, flatten_pixels, unflatten_pixels
+from brusle.victims import wrap
 
 
 class Run:
@@ -66,6 +67,114 @@ def test_projection_keeps_the_pixels_that_differ_most() -> None:
             assert abs(kept.sum() - 63 * share) <= 1
             assert size[kept].min() >= size[~kept].max()
             assert torch.equal(candidate[i][kept], start[i][kept])
+
+
+def projection_of_the_authors(original: np.ndarray, x: np.ndarray, k: int) -> np.ndarray:
+    """Pixels by squared difference, ascending; zeros are skipped, the next k are copied.
+
+    If k is at least the number of differing pixels, the original comes back. (pixels, channels).
+    """
+    size = ((x.astype(int) - original.astype(int)) ** 2).sum(1)
+    differing = [pixel for pixel in np.argsort(size) if size[pixel] != 0]
+    projected = original.copy()
+    if k < len(differing):
+        projected[differing[:k]] = x[differing[:k]]
+    return projected
+
+
+def pair_in_levels(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two (pixels, channels) images of 7 x 9, alike in 14 pixels and unequally far elsewhere."""
+    generator = np.random.default_rng(seed)
+    original = generator.integers(0, 256, (63, 3))
+    x = generator.integers(0, 256, (63, 3))
+    alike = generator.choice(63, 14, replace=False)
+    x[alike] = original[alike]
+    sizes = ((x - original) ** 2).sum(1)
+    assert len(np.unique(sizes)) == 63 - 14 + 1  # the order is unique
+    return original, x
+
+
+def as_images(flat: list[np.ndarray]) -> torch.Tensor:
+    return unflatten_pixels(torch.from_numpy(np.stack(flat)).float() / 255, (3, 7, 9))
+
+
+@pytest.mark.parametrize("k", [0, 1, 7, 24, 47, 48, 49, 50, 63])
+def test_projection_of_the_authors_keeps_the_smallest_differences(k) -> None:
+    originals, points = zip(*map(pair_in_levels, range(4)), strict=True)
+    images, starts = as_images(originals), as_images(points)
+    run = Run(L0HSJA(1, projection="authors"), images, starts, lambda x: torch.zeros(len(x)) > 0)
+    projected = run.search._project(torch.arange(4), torch.full((4,), float(k)).double())
+    expected = [projection_of_the_authors(o, x, k) for o, x in zip(originals, points, strict=True)]
+    assert np.array_equal((projected * 255).round().int().numpy(), np.stack(expected))
+    changed_pixels = changed(projected, run.problems.flat_images).sum(1).tolist()
+    assert changed_pixels == [k if k < 49 else 0] * 4
+
+
+@pytest.mark.parametrize("needed", [1, 2, 30, 48, 49])
+def test_bisection_with_the_projection_of_the_authors(needed) -> None:
+    """A model that counts changed pixels: every k that is asked, and where the search ends."""
+    original, x = pair_in_levels(9)
+    images, starts = as_images([original]), as_images([x])
+
+    def fooled(x):
+        return (x != images).any(1).flatten(1).sum(1) >= needed
+
+    run = Run(L0HSJA(1, projection="authors"), images, starts, fooled).go(7)
+    low, high = 0, 49
+    for candidate in run.asked:
+        if high - low <= 1:
+            break
+        k = (low + high) // 2
+        expected = projection_of_the_authors(original, x, k)
+        assert np.array_equal((candidate[0] * 255).round().int().numpy(), expected)
+        low, high = (low, k) if k >= needed else (k, high)
+    assert high == needed
+    # with all 49 the projection would be the original, which is not adversarial
+    expected = x if needed == 49 else projection_of_the_authors(original, x, needed)
+    assert np.array_equal((run.search.point[0] * 255).round().int().numpy(), expected)
+
+
+def test_with_the_projection_of_the_authors_nine_tenths_of_the_pixels_stay_changed() -> None:
+    """What the paper reports; the Euclidean projection gets far sparser with the same queries."""
+    shape, n = (3, 12, 12), 10
+    model = net(shape, 2)
+    pool = random_images(200, shape)
+    labels = model(pool[:n]).argmax(1)
+    targets = (labels + 1) % 4
+    seen = model(pool).argmax(1)
+    starts = pool[[int((seen == target).int().argmax()) for target in targets]]
+    share = {}
+    for projection in ("authors", "l0"):
+        attack = L0HSJA(1, 300, projection=projection, probes=20)
+        result = attack(wrap(model, output="logits"), pool[:n], labels, targets, starts=starts)
+        assert result.status == ["failed"] * n
+        assert torch.equal(model(result.images).argmax(1), targets)  # adversarial all the same
+        share[projection] = float(result.pixels.double().mean()) / 144
+    assert share["authors"] > 0.9
+    assert share["l0"] < 0.5
+
+
+def test_with_the_projection_of_the_authors_the_result_is_where_the_search_stands() -> None:
+    """Recomputed from a search asked by hand: the last adversarial image that is no probe."""
+    images, starts = far_pair(1, (3, 6, 6))
+    attack = L0HSJA(1, 150, projection="authors", probes=12)
+
+    def scores(x):
+        apart = (x - images).abs().flatten(1).mean(1)
+        return torch.stack([torch.full_like(apart, 0.06), apart], 1)
+
+    run = Run(attack, images, starts, lambda x: scores(x).argmax(1) == 1)
+    run.go(149)  # the start is a query, too
+    standing = [
+        candidate
+        for candidate, phase, reached in zip(run.asked, run.phases, run.reached, strict=True)
+        if bool(reached) and int(phase) != _PROBE
+    ]
+    result = attack(wrap(scores, output="logits"), images, [0], starts=starts)
+    assert result.status == ["failed"]
+    assert torch.equal(flatten_pixels(result.images), standing[-1])
+    fewest = min(int(changed(c, run.problems.flat_images).sum()) for c in standing)
+    assert fewest < int(result.pixels[0])  # else the test would show nothing
 
 
 @pytest.mark.parametrize("needed", [1, 2, 20, 62, 63])
@@ -300,7 +409,7 @@ def test_known_optimum_of_an_additive_model(budget, expected) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"projection": "l1"}, "projection is 'l1': choose from l0, l2"),
+        ({"projection": "l1"}, "projection is 'l1': choose from l0, authors, l2"),
         ({"probes": 0}, "probes is 0: it must be an integer of at least 1"),
         ({"probes": 50, "most_probes": 20}, "most_probes is 20: .* at least 50"),
         ({"probe": 0.1}, "probe is 0.1: give 0.5 to 255 levels"),

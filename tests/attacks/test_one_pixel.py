@@ -132,9 +132,9 @@ def test_a_population_without_differences_is_drawn_anew() -> None:
 
 
 def test_population_follows_the_limit_unless_given() -> None:
-    assert OnePixel(1, 1000).members == 25
-    assert OnePixel(1, 10).members == 10
-    assert OnePixel(1, 10, population=400).members == 400
+    assert OnePixel(1, 1000).members(3) == 25
+    assert OnePixel(1, 10).members(3) == 10
+    assert OnePixel(1, 10, population=400).members(3) == 400
 
 
 @pytest.mark.parametrize(
@@ -144,6 +144,9 @@ def test_population_follows_the_limit_unless_given() -> None:
         ({"f": 0}, "f is 0: it must be above 0"),
         ({"crossover": 1.5}, "crossover is 1.5: it must be above 0"),
         ({"loss": "l2"}, "loss is 'l2': choose from"),
+        ({"variant": "art"}, "variant is 'art': choose from paper, torchattacks"),
+        ({"variant": "torchattacks", "f": 0.6}, "draws F itself and has no crossover"),
+        ({"variant": "torchattacks", "crossover": 0.9}, "draws F itself and has no crossover"),
     ],
 )
 def test_bad_options(bad, message) -> None:

@@ -1,6 +1,10 @@
 """The command line as a script sees it: standard output, standard error and exit code."""
 
 import json
+import os
+import pty
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +13,7 @@ import numpy as np
 import pytest
 
 import brusle
+from brusle.attacks import make
 from brusle.data import load, read_image, save_image
 
 
@@ -127,8 +132,14 @@ def test_attack_that_finds_nothing_exits_with_1(photos) -> None:
         (("attack", "plane.png", "--effects", "e.png"), "error: BruSLe has no map of expected"),
         (
             ("attack", "plane.png", "--attack", "pixel-bandit", "--effects", "e.svg"),
-            "error: e.svg is neither a picture (.png) nor numbers (.npz): name it so",
+            "error: cannot write e.svg in the format of its name: name it .png, .npz",
         ),
+        (
+            ("attack", "plane.png", "--out", "a.jpg"),
+            "error: cannot write a.jpg in the format of its name: name it .png",
+        ),
+        (("attack", "plane.png", "--picture", "a.svg"), "name it .png, .jpg, .jpeg, .webp, .pdf"),
+        (("pairs", "--out", "pairs.csv"), "error: cannot write pairs.csv in the format of its"),
         (("evaluate", "--standard", "--minimal"), "standard chooses the attacks"),
         (("evaluate", "--queries", "0"), "0 is not in the range x>=1"),
         (("evaluate", "--data", "nothing"), "error: unknown data 'nothing': known are sample"),
@@ -230,11 +241,33 @@ def test_list_as_json() -> None:
     assert "palette=binary" in said["attacks"]["brusle"]
 
 
+def test_list_says_which_values_options_take() -> None:
+    said = json.loads(run("list", "attacks", "--json").stdout)
+    for name, option, others in (
+        ("brusle", "palette=binary", "uniform gaussian inverted inverted-levels image"),
+        ("brusle", "schedule=power-step", "printed step-decay cosine constant"),
+        ("l0-hsja", "projection=l0", "authors l2"),
+        ("one-pixel", "variant=paper", "torchattacks"),
+    ):
+        assert f"{option} (or {others.replace(' ', ', ')})" in said["attacks"][name]
+        key = option.partition("=")[0]
+        for value in others.split():  # what is listed is taken
+            attack = make(f"{name}:{key}={value}", pixels=1, queries=10)
+            assert getattr(attack, key) == value
+
+
 def test_check_says_what_fits_and_exits_with_3_when_it_does_not(tmp_path) -> None:
     good = run("check", "--limit", "20", "--batch-size", "20", "--json")
     assert good.returncode == 0, good.stderr
     said = json.loads(good.stdout)
-    assert said["queries"] > 20 and all(f["verdict"] == "ok" for f in said["findings"])
+    assert all(f["verdict"] == "ok" for f in said["findings"])
+    assert said["effort"] == {"images": 20, "queries": 71, "most": 131}
+    assert said["queries"] == 71 and said["lost"] == 0
+    assert good.stderr == "looks at 20 images with 71 queries, or 131 if accuracy is low\n"
+    few = run("check", "--queries", "60", "--planned-images", "7", "--planned-queries", "9")
+    assert few.stdout.startswith("looks at 8 images with 35 queries, or 59 if accuracy is low\n")
+    assert few.stdout.endswith("this check took 35 queries\n"), few.stderr
+    assert "at most 63 queries for each goal" in few.stdout
     np.savez(tmp_path / "d.npz", images=np.zeros((20, 3, 16, 16), np.uint8), labels=np.arange(20))
     bad = run("check", "--data", "npz:d.npz", cwd=tmp_path)
     assert bad.returncode == 2  # CIFAR-10 has no class 19
@@ -245,6 +278,28 @@ def test_check_says_what_fits_and_exits_with_3_when_it_does_not(tmp_path) -> Non
     assert bad.returncode == 3
     assert "FAIL  shape and classes" in bad.stdout and "3 x 16 x 16" in bad.stdout
     assert "see docs/check.md#shape-and-classes" in bad.stdout
+
+
+def test_evaluate_warns_of_a_broken_model_before_and_under_the_table(tmp_path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import brusle\n"
+        "def make():\n"
+        "    return brusle.victims.normalised(brusle.zoo.load('cifar10-resnet20'), [0], [50])\n"
+    )
+    common = ("--victim", "python:mine:make", "--limit", "12", "--queries", "2", "--pixels", "1")
+    attack = ("--attack", "brusle", "--goal", "untargeted", "--out", "run")
+    answer = run("evaluate", *common, *attack, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    text = " ".join(answer.stdout.split())
+    before, _, under = text.partition("ASR: of the")
+    for part in (before, under):
+        assert part.count("warning: accuracy:") == 1 and part.count("warning: input range:") == 1
+    assert before.index("warning: accuracy") < before.index("fooled")
+    again = run("evaluate", *common, *attack, "--json", cwd=tmp_path)  # all is stored
+    told = json.loads(again.stdout)
+    assert set(told["warnings"]) == {"accuracy", "input range"} and told["preflight_queries"] == 0
+    assert again.stderr.count("warning: accuracy") == 1  # under the table
+    assert "without brusle.victims.normalised around it" in told["warnings"]["input range"]
 
 
 def test_pairs_are_chosen_and_evaluated(tmp_path) -> None:
@@ -268,3 +323,46 @@ def test_defences_are_put_before_the_victim(photos) -> None:
     ledger = json.loads(answer.stdout)["ledger"]
     assert ledger["clean"] == 1 + 2  # one look at the label, two draws by the attack
     assert (ledger["initial"] + ledger["search"]) % 2 == 0
+
+
+def test_an_interrupted_evaluation_prints_the_command_that_goes_on(tmp_path) -> None:
+    """In a terminal of its own, as somebody would stop it: after some attacks are stored."""
+    words = ["evaluate", "--attack", "brusle", "--goal", "untargeted", "--limit", "30"]
+    words += ["--pixels", "1", "--queries", "40", "--batch-size", "8", "--out", "my run"]
+    code = (
+        "import os, signal\n"
+        "from brusle.evaluation import store\n"
+        "add = store.Store.add\n"
+        "def interrupt(self, setting, rows):\n"
+        "    add(self, setting, rows)\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "store.Store.add = interrupt\n"
+        "from brusle.cli import main; main()"
+    )
+    command = [sys.executable, "-c", code, *words]
+    answer = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert answer.returncode == 130
+    first, stored, again = answer.stderr.splitlines()[-3:]
+    assert first == "interrupted"
+    assert re.fullmatch(r"([1-9]|[12]\d) of 30 attacks are stored in my run", stored)
+    line = shlex.join(["brusle", *words])
+    assert again == f"the same command goes on: {line}"
+    rest = run(*shlex.split(again.partition(": brusle ")[2]), cwd=tmp_path)
+    assert rest.returncode == 0, rest.stderr
+    assert f"{stored.split()[0]} attacks were stored already" in rest.stdout
+
+
+def test_attack_shows_its_progress_to_a_person_only(photos) -> None:
+    words = ("attack", "plane.png", "--pixels", "1", "--queries", "12", "--out", "x.png")
+    silent = run(*words, cwd=photos)
+    assert "queries/s" not in silent.stdout + silent.stderr
+    master, terminal = pty.openpty()
+    command = [sys.executable, "-c", "from brusle.cli import main; main()", *words]
+    shown = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=terminal, text=True, cwd=photos, check=False
+    )
+    os.close(terminal)
+    text = os.read(master, 65536).decode()
+    os.close(master)
+    assert "BruSLe" in text and "/12 queries" in text
+    assert shown.stdout == silent.stdout and shown.returncode == silent.returncode

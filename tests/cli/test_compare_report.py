@@ -1,5 +1,6 @@
 """``brusle compare`` and ``brusle report`` as a script sees them."""
 
+import io
 import json
 from collections import Counter
 from pathlib import Path
@@ -9,11 +10,14 @@ import pytest
 import torch
 from entry import run
 from models import integer_model, own_labels, random_images
+from rich.console import Console
 
 import brusle
-from brusle.attacks import BruSLe, SparseRS
+from brusle import Run
+from brusle.attacks import BruSLe, Minimal, SparseRS
 from brusle.evaluation.store import Store
 from brusle.report.gallery import run_examples
+from brusle.report.tables import summary_table
 
 SHAPE = (3, 8, 8)
 IMAGES = random_images(14, SHAPE)
@@ -39,22 +43,34 @@ def test_attacks_of_a_run_are_compared_on_their_rows(runs) -> None:
     answer = run("compare", runs[0], "--json", "--queries", 10)
     assert answer.returncode == 0, answer.stderr
     (section,) = json.loads(answer.stdout)
-    assert len(section["lines"]) == 4  # two goals, two seeds
+    assert len(section["lines"]) == 2  # two goals, each with two seeds
+    total = 0
     for line in section["lines"]:
         hits = {"BruSLe": 0, "SparseRS": 0}
-        seed = 1 if "seed 1" in line["other"] else 0
         for row in rows(runs[0]):
-            if (row["goal"], row["seed"]) == (line["goal"], seed):
+            if row["goal"] == line["goal"]:
                 hits[row["attack"]] += row["status"] == "success" and row["queries"] <= 10
+        assert line["seeds"] == [0, 1] and line["pairs"] == 28
         assert line["baseline_asr"]["hits"] == hits["BruSLe"]
         assert line["other_asr"]["hits"] == hits["SparseRS"]
-        difference = (hits["SparseRS"] - hits["BruSLe"]) / 14
+        # no image was wrong from the start, and none failed
+        assert line["other_robust_accuracy"]["hits"] == 28 - hits["SparseRS"]
+        assert line["robust_difference"]["value"] == pytest.approx(-line["difference"]["value"])
+        difference = (hits["SparseRS"] - hits["BruSLe"]) / 28
+        assert line["over_seeds"]["difference"]["mean"] == pytest.approx(difference)
+        total += hits["SparseRS"] - hits["BruSLe"]
         assert line["difference"]["value"] == pytest.approx(difference)
         assert line["difference"]["low"] <= difference <= line["difference"]["high"]
+    (verdict,) = section["verdicts"]
+    assert verdict["found"]["difference"]["value"] == pytest.approx(total / 56)
 
 
 def test_the_table_fits_80_columns(runs) -> None:
     answer = run("compare", *runs, "--baseline", "sparse-rs")
+    assert "over seeds" in answer.stdout and "robust %" in answer.stdout
+    told = json.loads(run("compare", *runs, "--baseline", "sparse-rs", "--json").stdout)
+    verdicts = [verdict["text"] for section in told for verdict in section["verdicts"]]
+    assert verdicts and all(text in " ".join(answer.stdout.split()) for text in verdicts)
     assert "untargeted" in answer.stdout and "[95 % CI]" in answer.stdout
     assert "note: the query limits differ: 30 and 20, compared at 20" in answer.stdout
     assert "no match: SparseRS untargeted, 3 px: only in" in answer.stdout.replace("\n", " ")
@@ -69,7 +85,7 @@ def test_nothing_to_compare_is_said(runs, tmp_path) -> None:
     assert "fewer than two attacks: give another run to compare it with" in answer.stderr
     answer = run("compare", runs[0], "--queries", 31)
     assert answer.returncode == 2
-    assert answer.stdout.count("not compared: ") == 4
+    assert answer.stdout.count("not compared: ") == 2
     for command in ("compare", "report"):
         answer = run(command, tmp_path)
         assert answer.returncode == 2 and "holds no run" in answer.stderr
@@ -82,6 +98,82 @@ def test_report_is_one_file(runs, tmp_path) -> None:
     assert text.startswith("<!doctype html>") and "data:image" not in text
     assert "were arrays, which a run folder does not keep" in text and "--data npz:FILE" in text
     assert list((tmp_path / "new").iterdir()) == [tmp_path / "new" / "page.html"]
+
+
+@pytest.mark.parametrize("command", ["report", "compare"])
+def test_a_file_gets_the_format_of_its_name(runs, tmp_path, command) -> None:
+    for name, begins in {"a.HTML": "<!doctype html>", "a.md": "# ", "a.json": None}.items():
+        answer = run(command, runs[0], "--out", tmp_path / name)
+        assert answer.returncode == 0, answer.stderr
+        text = (tmp_path / name).read_text()
+        if begins is None:
+            json.loads(text)
+        else:
+            assert text.startswith(begins)
+    printed = run(command, runs[0], "--json").stdout
+    assert json.loads(printed) == json.loads((tmp_path / "a.json").read_text())
+    for name in ("a.pdf", "a"):
+        answer = run(command, runs[0], "--out", tmp_path / name)
+        assert answer.returncode == 2 and answer.stderr.count("\n") == 1
+        assert "its name: name it .html, .htm, .md, .json" in answer.stderr
+        assert not (tmp_path / name).exists()
+
+
+def test_a_comparison_that_cannot_be_written(runs, tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    answer = run("compare", runs[0], "--out", tmp_path / "file" / "page.html")
+    assert answer.returncode == 2 and "choose another --out" in answer.stderr
+
+
+@pytest.fixture(scope="module")
+def searches(tmp_path_factory) -> Path:
+    """Two searches for the fewest pixels, and an attack with a budget."""
+    folder = tmp_path_factory.mktemp("runs") / "searches"
+    attacks = [Minimal(BruSLe(6, 20), 60), Minimal(SparseRS(6, 20), 60), BruSLe(3, 20)]
+    model = integer_model(SHAPE, 4)
+    brusle.evaluate(model.victim(), (IMAGES, LABELS), attacks, "untargeted", folder)
+    return folder
+
+
+def test_searches_for_the_fewest_pixels_are_told_apart(searches, tmp_path) -> None:
+    needs = {
+        attack: [
+            row["pixels"] if row["status"] == "success" else 7
+            for row in rows(searches)
+            if row["attack"] == attack
+        ]
+        for attack in ("minimal BruSLe", "minimal SparseRS")
+    }
+    base, other = (sum(some) / 14 for some in needs.values())
+    (section,) = json.loads(run("compare", searches, "--json").stdout)
+    (line,) = section["lines"]  # the attack with a budget has no counterpart
+    assert line["pixels_needed"]["difference"]["value"] == pytest.approx(other - base)
+    assert line["pixels_needed"]["ratio"]["value"] == pytest.approx(other / base)
+    assert line["pixels_needed"]["baseline_median"] == sorted(needs["minimal BruSLe"])[6]
+    answer = run("compare", searches)
+    assert "pixels, mean" in answer.stdout and max(map(len, answer.stdout.splitlines())) <= 80
+    answer = run("report", searches, "--md")
+    assert "## Pixels needed" in answer.stdout and "minimal" not in answer.stdout.split("## ")[1]
+    told = json.loads((searches / "run.json").read_text())
+    assert [part["minimal"] for part in told["settings"]] == [True, True, False]
+    assert not any("not-converged" in part["flags"] for part in told["settings"][:2])
+
+
+def test_the_terminal_shows_both_kinds_within_80_columns(searches) -> None:
+    console = Console(width=80, file=io.StringIO())
+    console.print(summary_table(Run.open(searches)))
+    shown = console.file.getvalue()
+    assert "…" not in shown and max(map(len, shown.splitlines())) <= 80
+    budget, fewest = shown.split(": the fewest pixels")
+    assert "queries" in budget and "minimal" not in budget
+    (line,) = [line for line in fewest.splitlines() if line.startswith(" BruSLe")]
+    needs = sorted(
+        row["pixels"] if row["status"] == "success" else 99
+        for row in rows(searches)
+        if row["attack"] == "minimal BruSLe"
+    )
+    # of 14, the fewest pixels for a quarter are those of the 4th, for half of the 7th
+    assert line.split()[2:4] == [str(needs[3]), str(needs[6])]
 
 
 def test_report_takes_the_originals_from_data(runs, tmp_path) -> None:

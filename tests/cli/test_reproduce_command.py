@@ -11,6 +11,7 @@ from brusle.cli import cli
 from brusle.errors import InputError
 from brusle.evaluation.paper import tables
 from brusle.evaluation.plan import Plan
+from brusle.evaluation.presets import presets
 
 SMALL = ("--limit", "2", "--queries", "100", "--pixels", "40", "--data", "sample")
 
@@ -53,6 +54,33 @@ def test_again_as_json(done) -> None:
     assert "12 attacks were stored already" in " ".join(result.stderr.split())
 
 
+def test_claims_in_terminal_markdown_and_json(tmp_path) -> None:
+    small = ("--limit", "10", "--targets", "1", "--queries", "60", "--pixels", "40")
+    folder = str(tmp_path / "run")
+    result = run("reproduce", "cifar10-sparseevo-loss", *small, "--data", "sample", "--out", folder)
+    assert result.exit_code == 0, result.output
+    said = json.loads((tmp_path / "run" / "reproduction.json").read_text())
+    (claim,) = said["parts"][0]["claims"]
+    assert claim == {
+        "claim": "SparseEvo, first adaptation never succeeds",
+        "pixels": 40,
+        "queries": [60],
+        "value": 0.0,
+        "low": pytest.approx(0.0, abs=1e-9),
+        "high": pytest.approx(27.75, abs=0.01),  # Wilson's of 0 in 10, by its formula
+        "verdict": "within noise",
+    }
+    written = (tmp_path / "run" / "reproduction.md").read_text()
+    row = "| SparseEvo, first adaptation never succeeds | 40 | 60 | 0.0 [0, 28] | within noise |"
+    assert row in written
+    for text in (written, " ".join(result.output.split())):
+        assert 'In the paper: appendix, "Alternative Loss", first approach.' in text
+        assert "claims of the paper's text: 0 held, 1 within noise, 0 contradicted" in text
+    assert re.search(r"SparseEvo, first +40 +60 +0.0 \[0, 28\] +within noise", result.output)
+    assert all(len(line.rstrip()) <= 80 for line in result.output.splitlines())
+    assert (tmp_path / "run" / "reproduction.png").exists()
+
+
 def test_every_part_has_its_own_progress(tmp_path) -> None:
     small = ("--limit", "1", "--queries", "9", "--pixels", "4", "--data", "sample")
     result = run("reproduce", "cifar10-defended-l1", *small, "--out", str(tmp_path / "run"))
@@ -77,8 +105,8 @@ def test_plan_runs_nothing(tmp_path, monkeypatch) -> None:
     result = run("reproduce", "cifar10-l0-hsja", "--limit", "9", "--queries", "8000", "--plan")
     plans = [Plan.of(values) for values in yaml.safe_load_all(result.output)]
     assert [(plan.queries, plan.limit, plan.attacks) for plan in plans] == [
-        (4000, 9, ("l0-hsja",)),
-        (8000, 9, ("l0-hsja",)),
+        (4000, 9, ("l0-hsja:projection=authors",)),
+        (8000, 9, ("l0-hsja:projection=authors",)),
     ]
     as_json = run(
         "reproduce", "cifar10-l0-hsja", "--limit", "9", "--queries", "8000", "--plan", "--json"
@@ -95,5 +123,6 @@ def test_refusals_have_a_remedy() -> None:
 
 def test_list_presets() -> None:
     said = json.loads(run("list", "presets", "--json").output)["presets"]
-    assert list(said) and set(said) == {table.name for table in tables()}
+    figures = {name for name, about in presets().items() if about.place}
+    assert figures and set(said) == {table.name for table in tables()} | figures
     assert said["stl10-targeted"] == "STL-10: BruSLe and Sparse-RS, targeted"

@@ -127,7 +127,8 @@ def test_watch_ends_with_the_writer(tmp_path) -> None:
         (("verify", "missing"), "error: missing holds no run"),
         (("export", "missing", "--to", "a.csv"), "error: missing holds no run"),
         (("export", "missing"), "say what to write: --to, --images or --npz"),
-        (("export", "missing", "--to", "a.txt"), "error: cannot tell the format of a.txt"),
+        (("export", "missing", "--to", "a.txt"), "error: cannot write a.txt in the format of its"),
+        (("export", "missing", "--npz", "a.csv"), "its name: name it .npz"),
         (("status", "missing", "--watch", "0"), "0.0 is not in the range x>0"),
     ],
 )

@@ -26,24 +26,32 @@ ATTACKS = [BruSLe(3, 40), SparseRS(3, 40)]
 
 
 class Logging:
-    """The small integer model, with a diary."""
+    """The small integer model, with a diary.
+
+    Args:
+        log: the diary.
+        delay: seconds before every answer.
+        together: a worker waits until so many of them have been asked.
+        away: it is in a worker, and not in the process that made it.
+    """
 
     name, output, device = "logging", "logits", torch.device("cpu")
 
-    def __init__(self, log: Path, delay: float = 0, together: int = 1) -> None:
-        self.log, self.delay, self.together = log, delay, together
+    def __init__(self, log: Path, delay: float = 0, together: int = 1, away: bool = False) -> None:
+        self.log, self.delay, self.together, self.away = log, delay, together, away
         self.model = integer_model(SHAPE, 5)
         self.file = os.open(log, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 
     def __reduce__(self):  # another process opens the log by itself
-        return type(self), (self.log, self.delay, self.together)
+        return type(self), (self.log, self.delay, self.together, True)
 
     def __call__(self, images: torch.Tensor) -> torch.Tensor:
         raise AssertionError("an evaluation asks with keys")
 
     def draw(self, images: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
         me = os.getpid()
-        self._wait_for_others(me)
+        if self.away:
+            self._wait_for_others(me)
         time.sleep(self.delay)
         os.write(self.file, "".join(f"{key} {me}\n" for key in keys.tolist()).encode())
         return self.model.function(images)
@@ -78,10 +86,11 @@ def stored(folder: Path) -> dict[tuple[int, int], Row]:
 
 
 def owners(problems: list[int]) -> dict[int, int]:
-    """Which problem each key belongs to, for the first hundred draws."""
+    """Which problem each key belongs to, for the first hundred draws; -1 for no attack's."""
     ids = torch.tensor(problems).repeat_interleave(100)
-    keys = rng.seeds(rng.streams(2, ids), torch.arange(100).repeat(len(problems)))
-    return dict(zip(keys.tolist(), ids.tolist(), strict=True))
+    draws = torch.arange(100).repeat(len(problems))
+    attacks, before = (rng.seeds(rng.streams(2, ids, r), draws).tolist() for r in (0, -2))
+    return dict.fromkeys(before, -1) | dict(zip(attacks, ids.tolist(), strict=True))
 
 
 def lines(log: Path) -> list[int]:

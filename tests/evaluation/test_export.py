@@ -113,6 +113,8 @@ def test_parquet_without_pyarrow_says_what_to_install(run, tmp_path, monkeypatch
 def test_bad_requests(run, tmp_path) -> None:
     with pytest.raises(InputError, match=r"name it .csv, .json, .parquet"):
         export_rows(run.folder, tmp_path / "rows.xlsx")
+    with pytest.raises(InputError, match=r"arrays.zip in the format of its name: name it .npz"):
+        export_npz(run.folder, tmp_path / "arrays.zip", DATA)
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot write"):
         export_rows(run.folder, tmp_path / "file" / "rows.csv")

@@ -38,6 +38,19 @@ def test_images_are_correct_and_even_over_the_classes() -> None:
     assert len(set(rows)) == 12
 
 
+def test_targets_that_an_attack_can_start_at() -> None:
+    """Of 5 classes the model knows 4: the fifth has images, but none to start at."""
+    victim, data = dataset()
+    known = set(victim(data.images).argmax(1).tolist())
+    anything = choose(data, victim, images=12, targets="all")
+    startable = choose(data, victim, images=12, targets="all", with_starts=True)
+    assert len(known) == 4
+    assert {t for entry in anything.entries for t in entry.targets} == set(range(5))
+    assert {t for entry in startable.entries for t in entry.targets} == known
+    assert [e.name for e in startable.entries] == [e.name for e in anything.entries]
+    assert startable.queries > anything.queries
+
+
 def test_queries_of_the_choice_are_counted() -> None:
     model = integer_model(SHAPE, 5)
     images = random_images(60, SHAPE)

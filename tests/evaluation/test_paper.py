@@ -55,6 +55,21 @@ def test_numbers_of_other_tables_as_printed() -> None:
     assert value("cifar10-defended", **defended) == 46.0
 
 
+def test_the_transformer_is_the_least_fragile_on_imagenet() -> None:
+    """What docs/zoo.md says of the paper, with its numbers, and in every place of both tables."""
+    for table, percent, queries, values in (
+        ("imagenet-targeted", 0.4, 10_000, (49.0, 82.7)),
+        ("imagenet-untargeted", 0.2, 2000, (84.4, 96.6)),
+    ):
+        place = {"attack": "BruSLe", "sparsity_percent": percent, "queries": queries}
+        models = ("ViT-B/16", "ResNet-50")
+        assert tuple(value(table, model=model, **place) for model in models) == values
+        vit = paper_results(table, attack="BruSLe", model="ViT-B/16")
+        for other in ("ResNet-50", "ResNet-50 (SIN)"):
+            resnet = paper_results(table, attack="BruSLe", model=other)
+            assert all(v.value < r.value for v, r in zip(vit, resnet, strict=True))
+
+
 def test_an_attack_that_did_not_succeed_took_infinitely_many_queries() -> None:
     found = paper_results("google-cloud-vision", attack="Sparse-RS")
     assert sum(n.value == math.inf for n in found) == 5

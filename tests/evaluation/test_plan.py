@@ -20,6 +20,13 @@ def test_a_file_and_values_are_the_same_plan(tmp_path) -> None:
     assert Plan.of({}).digest == Plan.of({"queries": 300}).digest
 
 
+def test_what_is_given_twice_is_the_same_plan() -> None:
+    once = {"goals": ["targeted"], "attacks": ["brusle"], "pixels": [10, 20], "seeds": [0]}
+    twice = {"goals": ["targeted"] * 2, "attacks": ["brusle"] * 2, "pixels": [10, 20, 10]}
+    assert Plan.of(once).digest == Plan.of(twice | {"seeds": [0, 0]}).digest
+    assert Plan.of({"defences": ["rnd:0.1", "rnd:0.1"]}).defences == ("rnd:0.1", "rnd:0.1")
+
+
 def test_attacks_of_a_plan() -> None:
     plan = Plan.of({"attacks": ["brusle", "sparse-rs:synthetic=true"], "pixels": {"targeted": 7}})
     attacks = plan.attacks_on(VICTIM)

@@ -1,4 +1,4 @@
-"""Presets: every table of the paper, every number once, every plan valid."""
+"""Presets: every table of the paper, every number once, every plan valid; figures by claims."""
 
 from collections import Counter
 
@@ -12,6 +12,7 @@ from brusle.evaluation.paper import paper_results, pixels_of, tables
 from brusle.evaluation.presets import OVER_SEEDS, Part, Preset, preset, presets, seeds_entry
 
 RUNNABLE = [name for name, about in presets().items() if about.parts]
+WITHOUT_TABLE = [name for name, about in presets().items() if about.place]
 VICTIM = brusle.victims.wrap(lambda x: x, output="logits")
 
 
@@ -25,13 +26,13 @@ def lines(part: Part):
 
 
 def test_every_table_has_a_preset() -> None:
-    assert {name: p.dataset for name, p in presets().items()} == {
+    assert {n: p.dataset for n, p in presets().items() if n not in WITHOUT_TABLE} == {
         table.name: table.dataset for table in tables()
     }
     assert [name for name in presets() if name not in RUNNABLE] == ["google-cloud-vision"]
 
 
-@pytest.mark.parametrize("name", RUNNABLE)
+@pytest.mark.parametrize("name", [name for name in RUNNABLE if name not in WITHOUT_TABLE])
 def test_every_number_of_the_paper_has_one_place(name) -> None:
     mine = preset(name)
     places = [
@@ -66,10 +67,94 @@ def test_numbers_are_those_of_the_place() -> None:
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_plans_are_valid(name) -> None:
     for part in preset(name).parts:
+        limits = {}
         for plan in part.plans(part.victim or "some:victim", "sample"):
             attacks = plan.attacks_on(VICTIM)[part.goal]
-            assert len(attacks) == len(part.entries) * len(part.pixels)
+            assert len(attacks) == len(plan.attacks) * len(part.pixels)
             assert plan.seeds == part.seeds and plan.limit == part.images
+            limits |= dict.fromkeys(plan.attacks, plan.queries)
+        assert limits == {e.attack: e.queries or max(part.marks) for e in part.entries}
+
+
+def test_what_the_text_claims_of_figures() -> None:
+    """Read off the paper by hand."""
+    said = {
+        name: [(c.text, c.pixels) for part in preset(name).parts for c in part.claims]
+        for name in WITHOUT_TABLE
+    }
+    small, large = ("BruSLe, lambda0=0.03", "BruSLe, lambda0=0.05"), ("0.1", "0.2")
+    assert said == {
+        "cifar10-sparseevo-loss": [("SparseEvo, first adaptation never succeeds", ())],
+        "cifar10-adapted-attacks": [
+            ("BruSLe above SparseEvo", ()),
+            ("l0-HSJA never succeeds", ()),
+            ("BruSLe above PGD0", (10,)),
+            ("BruSLe level with PGD0", (40,)),
+        ],
+        "cifar10-bayes-opt": [("BruSLe above CASMOPOLITAN", ())],
+        "imagenet-lambda0-one-percent": [
+            (f"{one} above BruSLe, lambda0={other}", ()) for other in large for one in small
+        ],
+        "imagenet-adapted-attacks": [
+            ("BruSLe above SparseEvo", ()),
+            ("BruSLe above Pointwise", ()),
+            ("BruSLe above PGD0", ()),
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "pairs", "queries"),
+    [
+        ("cifar10-sparseevo-loss", 9000, {"SparseEvo": 500}),
+        (
+            "cifar10-adapted-attacks",
+            9000,
+            {"SparseEvo": 2000, "l0-HSJA": 20_000, "PGD0": 500, "BruSLe": 500},
+        ),
+        ("cifar10-bayes-opt", 900, {"CASMOPOLITAN": 250, "BruSLe": 250}),
+        ("imagenet-lambda0-one-percent", 500, {"BruSLe": 10_000}),
+        (
+            "imagenet-adapted-attacks",
+            1000,
+            {"SparseEvo": 20_000, "Pointwise": 20_000, "PGD0": 10_000, "BruSLe": 10_000},
+        ),
+    ],
+)
+def test_protocol_of_figures(name, pairs, queries) -> None:
+    (part,) = preset(name).parts
+    assert part.images
+    assert part.images * (9 if part.targets == "all" else part.targets) == pairs
+    assert {e.paper: part.limit(e, max(part.marks)) for e in part.entries} == queries
+
+
+def test_figures_have_the_numbers_that_tables_have() -> None:
+    """BruSLe was run on the same pairs for a table; the other lines are only drawn."""
+    for name, pixels, queries, value in (
+        ("cifar10-adapted-attacks", 10, 500, 68.21),
+        ("imagenet-adapted-attacks", 500, 10_000, 97.7),
+    ):
+        mine = preset(name)
+        (part,) = mine.parts
+        numbers = {e.paper: mine.paper(part, e, pixels, queries) for e in part.entries}
+        assert {paper: number for paper, number in numbers.items() if number} == {"BruSLe": value}
+    alone = preset("cifar10-bayes-opt")
+    (part,) = alone.parts
+    assert [alone.paper(part, entry, 10, 250) for entry in part.entries] == [None, None]
+
+
+def test_entries_with_queries_of_their_own() -> None:
+    part = preset("cifar10-adapted-attacks").parts[0]
+    assert [(entry.paper, mark) for entry, mark in part.readings()] == [
+        ("SparseEvo", 2000),
+        ("l0-HSJA", 20_000),
+        ("PGD0", 500),
+        ("BruSLe", 500),
+    ]
+    small = part.scaled(queries=1000)
+    assert [mark for _, mark in small.readings()] == [1000, 1000, 500, 500]
+    assert [mark for _, mark in part.scaled(queries=90).readings()] == [90] * 4
+    assert [plan.queries for plan in small.plans("a:b", "sample")] == [1000, 500]
 
 
 def test_protocol_of_the_paper() -> None:
@@ -94,7 +179,7 @@ def test_final_images_need_a_run_for_each_mark() -> None:
     plans = preset("cifar10-l0-hsja").parts[0].plans("zoo:cifar10-resnet20", "sample")
     marks = [4000, 8000, 12_000, 16_000, 20_000]
     assert [plan.attacks_on(VICTIM)["targeted"] for plan in plans] == [
-        [L0HSJA(1, mark)] for mark in marks
+        [L0HSJA(1, mark, projection="authors")] for mark in marks
     ]
 
 
@@ -116,13 +201,23 @@ def test_bad_names_and_values() -> None:
         InputError, match="cifar10-defended has no part 'lina': did you mean 'linf'"
     ):
         preset("cifar10-defended").part("lina")
-    with pytest.raises(ValidationError, match="no table of the paper"):
-        Preset(name="cifar10-new", summary="", dataset="CIFAR-10", refused="it is not there")
+    new = {"name": "cifar10-new", "summary": "", "dataset": "CIFAR-10"}
+    with pytest.raises(ValidationError, match="must be a table of the paper, or say its place"):
+        Preset(**new, refused="it is not there")
+    with pytest.raises(ValidationError, match="cifar10-old is no table of the paper"):
+        Preset(**new, place="a figure", numbers="cifar10-old", refused="it is not there")
+    with pytest.raises(ValidationError, match="so every part must have claims"):
+        Preset(**new, place="a figure", parts=preset("cifar10-seeds").parts)
     with pytest.raises(ValidationError, match="must have parts, or a reason"):
         Preset(name="cifar10-seeds", summary="", dataset="CIFAR-10")
     values = preset("cifar10-seeds").parts[0].model_dump()
     with pytest.raises(ValidationError, match="Extra inputs"):
         Part(**values | {"budget": 3})
+    claim = {"line": "BruSLe", "order": "zero"}
+    with pytest.raises(ValidationError, match="success rates of one seed"):
+        Part(**values | {"claims": [claim]})
+    with pytest.raises(ValidationError, match="claims about ..Brusle.."):
+        Part(**values | {"claims": [claim | {"line": "Brusle"}], "seeds": (0,)})
     other = Part(**values | {"model": "ResNet-81"})
     with pytest.raises(ValidationError, match="is about"):
         Preset(name="cifar10-seeds", summary="", dataset="CIFAR-10", parts=(other,))

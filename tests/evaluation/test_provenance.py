@@ -1,7 +1,9 @@
+import hashlib
 import platform
 import subprocess
 from pathlib import Path
 
+import pytest
 import torch
 
 import brusle
@@ -64,3 +66,43 @@ def test_every_session_is_written_down(tmp_path) -> None:
     assert all("torch" in session["provenance"] for session in run.about["sessions"])
     assert run.about["weights"] == fingerprint(brusle.victims.wrap(net, output="logits"))
     assert run.as_dict()["plan"] == {"limit": 4} and run.as_dict()["images"] == 4
+
+
+def test_fingerprints_tell_weights_apart(tmp_path) -> None:
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 3), torch.nn.BatchNorm1d(3))
+    victim = brusle.victims.wrap(net, output="logits", shape=(3, 2, 2))
+    first = fingerprint(victim)
+    assert fingerprint(brusle.defences.make("jpeg:75", victim)) == first
+    net[2].running_mean.add_(1)  # statistics count as well
+    assert fingerprint(victim) != first
+    by_hand = hashlib.sha256()
+    for name, value in sorted(net.state_dict().items()):
+        by_hand.update(name.encode() + value.numpy().tobytes())
+    assert fingerprint(victim) == by_hand.hexdigest()[:16]
+    half = brusle.victims.TorchVictim(net, dtype=torch.bfloat16)  # NumPy has no such type
+    assert len(fingerprint(half)) == 16
+    assert fingerprint(brusle.victims.wrap(lambda x: x, output="logits")) == ""
+
+
+def test_onnx_files_have_fingerprints(tmp_path) -> None:
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    path = tmp_path / "net.onnx"
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 3))
+    victim = brusle.victims.wrap(net, output="logits", shape=(3, 2, 2))
+    seen = set()
+    for change in (0.0, 0.5):
+        with torch.no_grad():
+            net[1].weight.add_(change)
+        brusle.victims.export_onnx(victim, path)
+        prints = {fingerprint(brusle.load_victim(f"onnx:{path}", "cpu")) for _ in range(2)}
+        assert len(prints) == 1
+        seen |= prints
+    # large weights lie beside the file
+    (tmp_path / "net.onnx.data").write_bytes(b"weights")
+    seen.add(fingerprint(brusle.load_victim(f"onnx:{path}", "cpu")))
+    assert len(seen) == 3 and "" not in seen
+    # the export of a torch model has the model's
+    name = "zoo:cifar10-resnet20"
+    prints = {fingerprint(brusle.load_victim(n, "cpu")) for n in (name, f"{name}?runtime=onnx")}
+    assert len(prints) == 1

@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 
 import pytest
+import torch
 
 from brusle.errors import InputError
 from brusle.evaluation.metrics import Rate
@@ -18,7 +19,7 @@ from brusle.evaluation.reproduce import (
     reproduce,
 )
 from brusle.evaluation.store import Store
-from brusle.report.reproduction import blocks, markdown, notes, picture
+from brusle.report.reproduction import all_blocks, blocks, claims, markdown, notes, picture
 
 ON_CIFAR10 = [name for name, about in presets().items() if about.dataset == "CIFAR-10"]
 SMALL = {"limit": 2, "queries": 12, "pixels": [30], "data": "sample", "batch_size": 64}
@@ -48,6 +49,7 @@ def test_every_cifar10_preset_runs(name, tmp_path) -> None:
         part = outcome.job.part
         lines = 4 if len(part.seeds) > 1 else len(part.entries)
         assert len(outcome.cells) == lines
+        assert len(outcome.findings) == sum(30 in (c.pixels or [30]) for c in part.claims)
         assert outcome.pairs == (6 if part.goal == "targeted" else 2)
         for about, rows in stored(tmp_path / part.name):
             assert len(rows) == outcome.pairs and about.queries == 12
@@ -58,6 +60,50 @@ def test_every_cifar10_preset_runs(name, tmp_path) -> None:
     assert "the paper's ResNet-18 is not here; stand-in zoo:cifar10-resnet20 (ResNet-20" in (
         markdown(done)
     )
+
+
+def test_claims_are_checked_on_the_stored_rows(tmp_path) -> None:
+    """PGD0 and BruSLe share a limit; the claim is about one budget of two."""
+    small = SMALL | {"limit": 10, "targets": 1, "queries": 25, "pixels": [10, 40]}
+    done = reproduce("cifar10-adapted-attacks", out=tmp_path, **small)
+    (outcome,) = done.outcomes
+    won = {
+        (about.attack.split()[0], about.pixels): {r.problem for r in rows if r.status == "success"}
+        for about, rows in stored(tmp_path / "resnet18")
+    }
+    found = {(f.claim, f.pixels): f for f in outcome.findings}
+    assert list(found) == [
+        ("BruSLe above SparseEvo", 10),
+        ("BruSLe above SparseEvo", 40),
+        ("l0-HSJA never succeeds", 10),
+        ("l0-HSJA never succeeds", 40),
+        ("BruSLe above PGD0", 10),
+        ("BruSLe level with PGD0", 40),
+    ]
+    for (claim, pixels), finding in found.items():
+        first, *_, other = claim.split()
+        ahead = len(won[first if first != "l0-HSJA" else "L0HSJA", pixels])
+        if other != "succeeds":
+            ahead -= len(won[other, pixels])
+        assert finding.value == pytest.approx(100 * ahead / 10)
+    assert won["BruSLe", 40] and not won["SparseEvo", 40]
+    table = all_blocks(outcome)[-1]
+    assert table == claims(outcome)
+    assert table.headers == ("the paper says", "pixels", "queries", "ours", "verdict")
+    assert [row[4] for row in table.rows] == [f.verdict for f in outcome.findings]
+    assert "claims of the paper's text: " in notes(outcome)[-1]
+    assert picture(done, tmp_path / "figure.png")
+
+
+def test_lines_with_queries_of_their_own_say_so(targeted) -> None:
+    cell = Cell("BruSLe", "", 10, 500, "asr", 50.0, 40.0, 60.0, None)
+    slow = replace(cell, attack="SparseEvo", queries=2000, ours=20.0, low=10.0, high=30.0)
+    job = targeted.outcomes[0].job
+    part = preset("cifar10-adapted-attacks").parts[0]
+    outcome = replace(targeted.outcomes[0], cells=(slow, cell), job=replace(job, part=part))
+    (block,) = blocks(outcome)
+    assert block.headers == ("pixels", "queries", "SparseEvo, 2000\nqueries", "BruSLe")
+    assert block.rows == (("10", "500", "20.0 [10, 30]     -", "50.0 [40, 60]     -"),)
 
 
 def test_numbers_are_those_of_the_stored_rows(targeted) -> None:
@@ -216,14 +262,19 @@ def test_default_data(tmp_path, monkeypatch) -> None:
     assert jobs(preset("stl10-targeted"), victim="a:b")[0][0].data == "stl10:test"
 
 
-def test_the_folder_follows_from_the_plan() -> None:
+def test_the_folder_follows_from_the_plan_and_the_weights() -> None:
     mine = preset("cifar10-defended")
     todo, _ = jobs(mine, data="sample")
-    folder = default_folder(mine, todo)
-    assert folder == default_folder(mine, jobs(mine, data="sample")[0])
+    victims = [job.open("cpu") for job in todo]
+    folder = default_folder(mine, todo, victims)
+    again, _ = jobs(mine, data="sample")
+    assert folder == default_folder(mine, again, [job.open("cpu") for job in again])
     assert folder.parent.name == "runs" and folder.name.startswith("cifar10-defended-")
-    assert folder != default_folder(mine, jobs(mine, data="sample", limit=5)[0])
-    assert folder != default_folder(mine, todo[:1])
+    assert folder != default_folder(mine, jobs(mine, data="sample", limit=5)[0], victims)
+    assert folder != default_folder(mine, todo[:1], victims[:1])
+    with torch.no_grad():  # trained a little further
+        next(victims[0].module.parameters()).add_(1e-3)
+    assert folder != default_folder(mine, todo, victims)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,11 @@ from models import integer_model, own_labels, random_images
 from PIL import Image
 
 import brusle
-from brusle.attacks import BruSLe
+from brusle.attacks import PGD0, BruSLe
+from brusle.data import Dataset
 from brusle.errors import InputError
 from brusle.evaluation.runs import checkpoints
+from brusle.evaluation.store import Store
 
 SHAPE = (3, 12, 12)
 
@@ -58,12 +60,109 @@ def test_targets_depend_on_seed_and_image_only(tmp_path) -> None:
     assert list(first.rows()) == list(again.rows())
 
 
+def test_an_image_that_occurs_twice_is_attacked_and_counted_once(tmp_path) -> None:
+    model, images = integer_model(SHAPE, 5), random_images(12, SHAPE)
+    images = torch.cat([images, images[:2]])
+    labels = own_labels(model, images)
+    labels[13] = (labels[13] + 1) % 5  # the same pixels with another label are another problem
+    data = Dataset("twins", images, labels, (), tuple(f"{i:02d}" for i in range(14)))
+    white_box = PGD0(3, 30)  # beside a black-box attack: the two are compared, problem by problem
+    for _ in range(2):  # the second time, nothing is left to do
+        run = brusle.evaluate(
+            model.victim(), data, [BruSLe(3, 30), white_box], "untargeted", tmp_path
+        )
+        assert run.images == 13
+        for rows in map(run.stored, run.settings):
+            assert [row.image for row in rows] == [f"{i:02d}" for i in range(12)] + ["13"]
+        assert "of 14 images, 13 are different" in " ".join(run.notes)
+    assert run.resumed == 26
+    opened = brusle.Run.open(tmp_path)
+    assert opened.images == 13
+    assert [s.images for s in opened.summaries()] == [s.images for s in run.summaries()] == [13, 13]
+    assert opened.notes == run.notes
+
+
+def test_what_is_asked_for_twice_is_run_once() -> None:
+    model, images = integer_model(SHAPE, 5), random_images(3, SHAPE)
+    data = (images, own_labels(model, images))
+    attacks = [BruSLe(3, 5), BruSLe(3, 5), BruSLe(3, 5, palette="binary"), BruSLe(3, 6)]
+    goals = ("untargeted", "untargeted")
+    run = brusle.evaluate(model.victim(), data, attacks, goals, seed=(1, 1))
+    assert [(s.queries, s.seed) for s in run.settings] == [(5, 1), (6, 1)]
+
+
 def test_attacks_for_one_goal_of_two() -> None:
     model, images = integer_model(SHAPE, 5), random_images(3, SHAPE)
     data = (images, own_labels(model, images))
     run = brusle.evaluate(model.victim(), data, {"untargeted": [BruSLe(3, 5)]})
     assert [setting.goal for setting in run.settings] == ["untargeted"]
     assert len(run.results[0]) == 3
+
+
+def test_an_attack_alone_and_things_that_are_none() -> None:
+    model, images = integer_model(SHAPE, 5), random_images(3, SHAPE)
+    data = (images, own_labels(model, images))
+    run = brusle.evaluate(model.victim(), data, BruSLe(3, 5), "untargeted")
+    assert [setting.attack for setting in run.settings] == ["BruSLe"]
+    alone = {"untargeted": BruSLe(3, 5)}
+    assert len(brusle.evaluate(model.victim(), data, alone, "untargeted").settings) == 1  # type: ignore[arg-type]
+    for wrong in (BruSLe, "brusle", ["brusle"], [BruSLe], 20):
+        with pytest.raises(InputError, match="is no attack: give attacks with their budgets"):
+            brusle.evaluate(model.victim(), data, wrong)  # type: ignore[arg-type]
+
+
+def test_a_run_says_what_it_found(tmp_path) -> None:
+    run, _ = small_run(tmp_path / "run")
+    said = repr(run).splitlines()
+    assert said[0] == f"<Run of counting on 20 images of arrays, in {tmp_path / 'run'}"
+    asr = run.results[0].asr()
+    assert said[1].startswith(f"  BruSLe untargeted, 3 px: ASR {100 * asr:.0f} % [")
+    assert "of 30 queries (median)" in said[2] and said[2].endswith(">")
+    run.store.close()
+    again = brusle.Run(run.store, run.folder, run.settings)
+    assert repr(again) == f"<Run in {tmp_path / 'run'}, nothing to read>"
+    assert "in memory" in repr(small_run(None)[0])
+
+
+def test_the_run_folder_has_pictures(tmp_path) -> None:
+    small_run(tmp_path / "run")
+    for name in ("curve.png", "gallery.png"):
+        assert Image.open(tmp_path / "run" / name).size > (100, 100)
+
+
+def test_what_is_shown_as_finished_is_stored(tmp_path) -> None:
+    shown = []
+
+    def look(setting, progress) -> None:
+        with Store.read(tmp_path / "run") as store:
+            counts = store.counts().get(setting.number, {})
+        stored = sum(counts.values())
+        assert progress.finished == stored
+        assert progress.successes == counts.get("success", 0)
+        shown.append(stored)
+
+    small_run(tmp_path / "run", goal="untargeted", on_progress=look, limit=8, batch_size=3)
+    assert shown[-1] == 8
+    shown.clear()
+    small_run(tmp_path / "run", goal="untargeted", on_progress=look, batch_size=3)
+    assert shown[0] >= 8 and shown[-1] == 20 and shown == sorted(shown)
+
+
+def test_an_ended_run_says_what_is_stored(tmp_path) -> None:
+    model, images = integer_model(SHAPE, 5), random_images(20, SHAPE)
+    victim, data = model.victim(), (images, own_labels(model, images))
+
+    def end(setting, progress) -> None:
+        if progress.finished >= 4:
+            raise KeyboardInterrupt
+
+    attack = BruSLe(3, 30)
+    with pytest.raises(KeyboardInterrupt) as ended:
+        brusle.evaluate(victim, data, attack, out=tmp_path, batch_size=4, on_progress=end)
+    with Store.read(tmp_path) as store:
+        stored = sum(sum(counts.values()) for counts in store.counts().values())
+    assert 4 <= stored < 40
+    assert ended.value.__notes__ == [f"{stored} of 40 attacks are stored in {tmp_path}"]
 
 
 def test_bad_requests() -> None:

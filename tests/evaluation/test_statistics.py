@@ -24,7 +24,17 @@ from brusle.evaluation.statistics import (
 from brusle.evaluation.store import Row
 
 
-def row(problem, status="success", queries=0, *, image=None, label=0, target=None, stable=None):
+def row(
+    problem,
+    status="success",
+    queries=0,
+    *,
+    image=None,
+    label=0,
+    target=None,
+    stable=None,
+    pixels=3,
+):
     return Row(
         problem=problem,
         image=str(problem) if image is None else image,
@@ -39,7 +49,7 @@ def row(problem, status="success", queries=0, *, image=None, label=0, target=Non
         verify=0,
         lost=0,
         backward=0,
-        pixels=3,
+        pixels=pixels,
         clean_label=label,
         final_label=1,
         loss=0.0,

@@ -60,6 +60,18 @@ def setting(attack: str = "BruSLe", **more: Any) -> dict[str, Any]:
     return {"attack": attack, **usual, "needs": "scores", **more}
 
 
+def minimal(attack: str = "minimal BruSLe", pixels: int = 8, **more: Any) -> dict[str, Any]:
+    """A search for the fewest pixels, as its options say."""
+    options = {"attack": {"pixels": pixels, "queries": 20}, "total": 100}
+    return setting(attack, pixels=pixels, options=options, **more)
+
+
+def needing(pixels: Sequence[int], failures: int) -> list[Row]:
+    """Images that need so many pixels, then such that were not fooled; problems 0, 1, ..."""
+    done = [row(i, "success", 100, pixels=p) for i, p in enumerate(pixels)]
+    return done + [row(len(done) + i, "failed", 100, pixels=2) for i in range(failures)]
+
+
 def make_run(
     folder: Path,
     parts: Sequence[tuple[Mapping[str, Any], Sequence[Row]]],
@@ -72,5 +84,5 @@ def make_run(
         for at, (description, rows) in enumerate(parts):
             record = store.setting(str(at), {"problems": len(rows)} | dict(description))
             store.add(record.number, rows)
-            store.know([(r.image, r.label, "0") for r in rows])
+            store.know([(r.image, r.label, r.image) for r in rows])
     return Run.open(folder, originals)

@@ -1,5 +1,5 @@
 import pytest
-from stores import make_run, row, rows_of, setting
+from stores import make_run, minimal, needing, row, rows_of, setting
 
 from brusle.errors import InputError
 from brusle.evaluation.statistics import compare
@@ -170,3 +170,178 @@ def test_an_interval_that_excludes_the_neutral_value_gets_a_star() -> None:
     same = compare(BASE, BASE, 100)
     assert estimate(same.ratio, 1, ".2f") == "1.00 [1.00, 1.00]"
     assert estimate(same.difference, 0, "+.1f") == "+0.0 [+0.0, +0.0]"
+
+
+def test_robust_accuracy_counts_what_is_wrong_from_the_start(tmp_path) -> None:
+    """On 12 more images that the second victim gets wrong, only robust accuracy changes."""
+    more = [row(20 + i, "failed", 100) for i in range(12)]
+    wrong = [row(20 + i, "skipped", 0) for i in range(11)] + [row(31, "error", 0)]
+    first = make_run(tmp_path / "a", [(setting(), BASE + more)])
+    other = make_run(tmp_path / "b", [(setting(), BASE + wrong)])
+    (line,) = across(first, other).lines
+    assert [(side.asr.hits, side.asr.count) for side in line.sides] == [(10, 20)] * 2
+    # 31 without error in both; 10 + 11 stand in the first, 10 in the second
+    assert [(side.robust.hits, side.robust.count) for side in line.sides] == [(21, 31), (10, 31)]
+    assert line.found is not None and line.found.difference.value == 0
+    assert line.found.robust.value == pytest.approx(-11 / 31)
+    told = line.as_dict()
+    assert told["robust_difference_excludes_0"] and not told["difference_excludes_0"]
+    # 11 of 31 decide: binomial(31, 11 / 31) / 31 lies in [6/31, 16/31] in 95 % of cases
+    assert line.found.robust.low == pytest.approx(-16 / 31, abs=1 / 31)
+    assert line.found.robust.high == pytest.approx(-6 / 31, abs=1 / 31)
+
+
+def test_robust_accuracy_at_some_queries(tmp_path) -> None:
+    first = make_run(tmp_path / "a", [(setting(), BASE)])
+    other = make_run(tmp_path / "b", [(setting(), OTHER)])
+    (line,) = across(first, other, queries=59).lines
+    assert [side.robust.hits for side in line.sides] == [10, 10]  # six fall after 60
+    (line,) = across(first, other).lines
+    assert [side.robust.hits for side in line.sides] == [10, 4]
+    assert line.found is not None and line.found.robust.value == pytest.approx(-0.3)
+
+
+def test_all_seeds_are_pooled_with_mean_and_spread(tmp_path) -> None:
+    base = [rows_of([10] * hits, 20 - hits) for hits in (10, 12, 8)]
+    other = [rows_of([10] * hits, 20 - hits) for hits in (12, 18, 12)]
+    first = make_run(tmp_path / "a", [(setting(seed=s), base[s]) for s in range(3)])
+    second = make_run(tmp_path / "b", [(setting(seed=s), other[s]) for s in (2, 1, 0)])
+    section = across(first, second)
+    (line,) = section.lines
+    assert section.label(line) == "BruSLe untargeted, 5 px, 3 seeds"
+    assert [(rate.hits, rate.count) for rate in line.rates] == [(30, 60), (42, 60)]
+    assert line.found is not None and (line.found.pairs, line.found.images) == (60, 20)
+    assert line.found.difference.value == pytest.approx(12 / 60)
+    varied = line.seeds["difference"]  # 0.1, 0.3 and 0.2 of twenty
+    assert (varied.min, varied.mean, varied.max) == pytest.approx((0.1, 0.2, 0.3))
+    assert varied.std == pytest.approx(0.1) and varied.seeds == 3
+    means = [
+        (10 * a + 100 * (20 - a), 10 * b + 100 * (20 - b)) for a, b in ((10, 12), (12, 18), (8, 12))
+    ]
+    ratios = [b / a for a, b in means]
+    assert line.seeds["ratio"].mean == pytest.approx(sum(ratios) / 3)
+    told = line.as_dict()
+    assert told["seeds"] == [0, 1, 2] and told["over_seeds"]["difference"]["seeds"] == 3
+    assert (told["baseline"], told["other"]) == ("BruSLe", "BruSLe")
+
+
+def test_seeds_narrow_no_interval_by_being_counted_as_images(tmp_path) -> None:
+    parts = [(setting(), BASE), (setting("SparseRS"), OTHER)]
+    again = [(dict(made) | {"seed": 1}, rows) for made, rows in parts]
+    (one,) = compare_runs([make_run(tmp_path / "a", parts)])[0].lines
+    (two,) = compare_runs([make_run(tmp_path / "b", parts + again)])[0].lines
+    assert one.found is not None and two.found is not None
+    assert (one.found.pairs, two.found.pairs) == (20, 40)
+    assert one.found.difference == two.found.difference and one.found.ratio == two.found.ratio
+    assert one.seeds == {} and two.seeds["difference"].std == 0
+
+
+def test_seeds_that_one_run_lacks_are_named(tmp_path) -> None:
+    first = make_run(tmp_path / "a", [(setting(seed=s), BASE) for s in range(3)])
+    second = make_run(tmp_path / "b", [(setting(seed=s), OTHER) for s in (1, 2)])
+    section = across(first, second)
+    assert len(section.lines) == 1 and section.lines[0].as_dict()["seeds"] == [1, 2]
+    assert section.unmatched == (f"BruSLe untargeted, 5 px: only in {tmp_path / 'a'}",)
+
+
+def test_the_only_attacks_of_two_runs_are_matched_seed_by_seed() -> None:
+    first = [record(number=1 + s, seed=s) for s in range(3)]
+    second = [record("SparseRS", 1 + s, seed=s) for s in (2, 1)]
+    assert match(first, second) == [(first[1], second[1]), (first[2], second[0])]
+
+
+def verdict(section) -> str:
+    (found,) = section.verdicts
+    return found.text
+
+
+def interval(found, form, scale=1.0) -> str:
+    return f"[{scale * found.low:{form}}, {scale * found.high:{form}}]"
+
+
+def test_the_verdict_says_what_all_lines_say_together(tmp_path) -> None:
+    """Two settings in which the other run succeeds more often, and one that says nothing."""
+    first = make_run(tmp_path / "a", [(setting(pixels=p), BASE) for p in (5, 6, 7)])
+    pairs = [(setting(pixels=5), OTHER), (setting(pixels=6), OTHER), (setting(pixels=7), BASE)]
+    other = make_run(tmp_path / "b", pairs)
+    section = across(first, other)
+    (found,) = section.verdicts
+    whole = found.found
+    # 12 of 60 pairs more; queries (55 + 55 + 55) against (43 + 43 + 55), in 20 pairs each
+    assert whole.difference.value == pytest.approx(0.2) and whole.pairs == 60
+    assert whole.ratio.value == pytest.approx(141 / 165)
+    assert found.text == (
+        f"In {tmp_path / 'b'}, attacks succeed more often than in {tmp_path / 'a'}: +20.0 points "
+        f"{interval(whole.difference, '+.1f', 100)}, with 0.85 times the queries "
+        f"{interval(whole.ratio, '.2f')}; success is higher in 2 of 3 settings, lower in none."
+    )
+    back = across(other, first).verdicts[0]
+    assert "attacks succeed less often than in" in back.text and "-20.0 points" in back.text
+    assert back.text.endswith("success is higher in 0 of 3 settings, lower in 2.")
+    assert section.as_dict()["verdicts"][0]["text"] == found.text
+
+
+def test_a_verdict_without_a_difference_claims_none(tmp_path) -> None:
+    """As many successes; then as many, but sooner."""
+    turned = [row(19 - i, r.status, r.queries) for i, r in enumerate(BASE)]
+    sooner = [row(i, r.status, min(r.queries, 5) if i < 10 else 100) for i, r in enumerate(BASE)]
+    parts = [(setting(), BASE), (setting("PGD0"), turned), (setting("SparseRS"), sooner)]
+    (section,) = compare_runs([make_run(tmp_path, parts)])
+    level, quicker = section.verdicts
+    assert level.text.startswith("PGD0 and BruSLe cannot be told apart: +0.0 points [-")
+    assert quicker.text.startswith("SparseRS needs fewer queries than BruSLe: 0.95 times the quer")
+    assert quicker.text.endswith("success rates cannot be told apart: +0.0 points [+0.0, +0.0].")
+    assert [(v.better, v.worse, v.lines) for v in section.verdicts] == [(0, 0, 1)] * 2
+
+
+def test_lines_that_could_not_be_compared_are_not_in_the_verdict(tmp_path) -> None:
+    first = make_run(tmp_path / "a", [(setting(), BASE[:9]), (setting(pixels=9), BASE)])
+    other = make_run(tmp_path / "b", [(setting(), OTHER), (setting(pixels=9), OTHER)])
+    (found,) = across(first, other).verdicts
+    assert found.lines == 1 and found.found.pairs == 20 and "settings" not in found.text
+    few = make_run(tmp_path / "c", [(setting(), OTHER[:4])])
+    assert across(few, other).verdicts == ()
+
+
+def test_searches_for_the_fewest_pixels_are_compared_by_pixels(tmp_path) -> None:
+    one = [(minimal(), needing([4] * 12, 8))]
+    two = [(minimal(queries=300), needing([2] * 12 + [8] * 4, 4))]
+    first, other = make_run(tmp_path / "a", one), make_run(tmp_path / "b", two)
+    section = across(first, other, queries=7)
+    (line,) = section.lines
+    # not fooled within 8 pixels counts as 9
+    means = (12 * 4 + 8 * 9) / 20, (12 * 2 + 4 * 8 + 4 * 9) / 20
+    assert [side.effort for side in line.sides] == pytest.approx(means)
+    assert [side.median for side in line.sides] == [4, 2]
+    assert [(rate.hits, rate.count) for rate in line.rates] == [(12, 20), (16, 20)]
+    assert line.found is not None
+    assert line.found.excess.value == pytest.approx(means[1] - means[0])
+    assert line.found.ratio.value == pytest.approx(means[1] / means[0])
+    told = line.as_dict()
+    assert told["queries"] is told["ratio_of_queries"] is None
+    assert told["pixels_needed"]["other_median"] == 2
+    assert told["pixels_needed"]["difference"]["value"] == pytest.approx(means[1] - means[0])
+    assert section.notes == (
+        "the query limits differ: 100 and 300, which searches for the fewest pixels spend",
+        "--queries does not matter to searches for the fewest pixels",
+    )
+    assert verdict(section) == (
+        f"In {tmp_path / 'b'}, attacks need fewer pixels than in {tmp_path / 'a'}: 0.77 times the "
+        f"pixels {interval(line.found.ratio, '.2f')}, -1.4 in the mean "
+        f"{interval(line.found.excess, '+.1f')}."
+    )
+
+
+def test_a_search_for_the_fewest_pixels_is_matched_with_another_only(tmp_path) -> None:
+    first = make_run(tmp_path / "a", [(setting(pixels=8), BASE)])
+    other = make_run(tmp_path / "b", [(minimal(), needing([4] * 12, 8))])
+    section = across(first, other)
+    assert section.lines == () and len(section.unmatched) == 2
+    both = make_run(tmp_path / "c", [(minimal(), needing([4] * 12, 8)), (setting(pixels=8), BASE)])
+    assert len(across(other, both).lines) == len(across(first, both).lines) == 1
+    same = [(minimal(), needing([4] * 12, 8)), (minimal("minimal SparseRS"), needing([4] * 12, 8))]
+    (section,) = compare_runs([make_run(tmp_path / "d", same)])
+    assert verdict(section) == (
+        "Whether minimal SparseRS or minimal BruSLe needs fewer pixels cannot be told: 1.00 times "
+        "the pixels [1.00, 1.00], +0.0 in the mean [+0.0, +0.0]."
+    )

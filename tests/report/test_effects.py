@@ -12,7 +12,7 @@ from brusle.attacks import BruSLe, Minimal, PixelBandit, Restarts
 from brusle.errors import InputError
 from brusle.loop import Feedback
 from brusle.problems import Problems
-from brusle.report.effects import EffectMaps, draw, follow, require_format, save
+from brusle.report.effects import EffectMaps, draw, follow, save
 from brusle.victims import wrap
 
 SHAPE = (3, 8, 6)
@@ -169,8 +169,9 @@ def test_numbers_can_be_read_back(tmp_path) -> None:
         np.testing.assert_array_equal(stored["colours"], maps.colours)
 
 
-def test_only_two_formats(tmp_path) -> None:
-    for name in ("a.png", "a.npz", "a.PNG"):
-        require_format(tmp_path / name)
-    with pytest.raises(InputError, match="neither a picture"):
-        require_format(tmp_path / "a.pdf")
+def test_a_name_that_says_another_format_is_refused(tmp_path) -> None:
+    *_, maps = followed(after=(4,))
+    for write, name in ((draw, "a.pdf"), (draw, "a.npz"), (save, "a.png"), (save, "a")):
+        with pytest.raises(InputError, match=f"cannot write .*{name} in the format of its name"):
+            write(maps, tmp_path / name)
+    assert not list(tmp_path.iterdir())

@@ -10,18 +10,22 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from stores import make_run, row, rows_of, setting
+from stores import make_run, minimal, needing, row, rows_of, setting
 
 from brusle.data import Dataset
 from brusle.errors import InputError
 from brusle.evaluation.metrics import Rate
 from brusle.evaluation.pairs import image_hash
 from brusle.evaluation.runs import Run
+from brusle.evaluation.statistics import Estimate
 from brusle.evaluation.store import Store, pack_edits
 from brusle.problems import Problems
-from brusle.report.charts import Series, histogram, success_chart, ticks
+from brusle.report.charts import Series, forest, histogram, step_chart, ticks
+from brusle.report.comparison import compare_runs
+from brusle.report.comparison_page import comparison_page
 from brusle.report.content import gather, in_words, listed, rounded
-from brusle.report.markdown import markdown
+from brusle.report.curves import Point
+from brusle.report.markdown import comparison_markdown, markdown
 from brusle.report.markup import Html, join, tag
 from brusle.report.page import page
 
@@ -398,8 +402,10 @@ def test_histogram_heights() -> None:
 
 
 def test_a_curve_goes_from_left_to_right_through_its_steps() -> None:
-    steps = [(0, Rate(0, 4)), (50, Rate(2, 4)), (100, Rate(2, 4))]
-    drawn = Reader(success_chart([Series("x", steps, 0)], bands=True)).found
+    steps = [Point(0, 0, 0, 0.5), Point(50, 0.5, 0.2, 0.8), Point(100, 0.5, 0.2, 0.8)]
+    chart = step_chart([Series("x", steps, 0)], True, "Success", ("queries", "fooled, %"))
+    drawn = Reader(chart).found
+    assert "Success. x 50 % at 100" in chart
     band, line = (a for name, a in drawn if name == "path")
     points = [tuple(map(float, p.split())) for p in line["d"][1:].split("L")]
     (x0, y0), (x1, y1), (x2, y2), (x3, y3) = points
@@ -426,3 +432,129 @@ def test_not_quite_all_is_not_100() -> None:
     shares = {Rate(299, 300): "99.7", Rate(300, 300): "100", Rate(1, 300): "0.3", Rate(0, 9): "0"}
     assert {rate: rounded(rate) for rate in shares} == shares
     assert rounded(Rate(37, 60)) == "62"
+
+
+def test_searches_for_the_fewest_pixels_have_their_own_section(tmp_path) -> None:
+    rows = [*needing([1, 2, 2, 4], 2), row(6, "skipped", 0), row(7, "error", 0)]
+    run = make_run(tmp_path, [(minimal(), rows)])
+    found = read(run)
+    (line,) = found.table("a quarter needs")
+    # the six attacked need 1, 2, 2, 4, and two more than 8
+    low, high = (f"{100 * end:.0f}" for end in Rate(4, 6).interval)
+    assert line["ASR %"] == f"66.7 [{low}, {high}]" and line["attacked / all"] == "6 / 8"
+    assert line["a quarter needs"].startswith("2 [") and line["median"].startswith("2 [")
+    assert line["three quarters need"] == "> 8 [2, > 8]"
+    assert line["mean of fooled"] == "2.2 (4 fooled)"
+    assert line["mean, at least"] == f"{(1 + 2 + 2 + 4 + 9 + 9) / 6:.1f}"
+    (curve,) = found.table("1")
+    low, high = (f"{100 * end:.0f}" for end in Rate(3, 7).interval)
+    assert curve["2"] == f"42.9 [{low}, {high}]" and curve["8"].startswith("28.6 [")
+    by_class = {line["true class"]: line for line in found.table("true class")}
+    assert by_class["cat"]["minimal BruSLe untargeted, 8 px"].startswith("1 [")  # needs 1 and 4
+    assert by_class["dog"]["minimal BruSLe untargeted, 8 px"].startswith("2 [")  # 2 and > 8
+    for title in ("Success over queries", "Success by queries", "Pixels used", "not-converged"):
+        assert title not in found.text
+    said = found.text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "half of the 6 attacked images need 2 (95 % interval 1 to more than 8)" in said
+    assert "Robust accuracy over pixels. minimal BruSLe, 8 px 29 % at 8" in found.text
+    assert "median2" in found.text.replace(" ", "")  # the card
+
+
+def test_a_run_with_both_kinds_shows_both(tmp_path) -> None:
+    parts = [(setting(), MIXED), (minimal(), needing([1, 2, 2, 4], 8))]
+    run = make_run(tmp_path, parts)
+    found = read(run)
+    assert [line["attack"] for line in found.table("area under curve")] == ["BruSLe"]
+    assert [line["attack"] for line in found.table("a quarter needs")] == ["minimal BruSLe"]
+    assert "Success over queries" in found.text and "Pixels needed" in found.text
+    text = markdown(gather(run))
+    assert "## Summary" in text and "## Pixels needed" in text
+    assert "## Robust accuracy by pixels" in text and "## Pixels needed by class" in text
+    told = gather(run).as_dict()
+    json.dumps(told, allow_nan=False)
+    fixed, search = told["settings"]
+    assert (fixed["minimal"], fixed["summary"]["pixels_needed"]) == (False, None)
+    assert search["minimal"] and search["asr_within"] == {}
+    needed = search["summary"]["pixels_needed"]
+    assert (needed["lower_quartile"]["value"], needed["median"]["value"]) == (2, None)
+    assert [search["by_label"][c]["pixels_needed"]["mean_of_fooled"] for c in "012"] == [2.5, 2, 2]
+
+
+def test_seeds_of_searches_vary_in_pixels_and_not_in_queries(tmp_path) -> None:
+    parts = [(minimal(), needing([1] * 6, 6)), (minimal(seed=1), needing([3] * 6, 6))]
+    spreads = {line["metric"]: line for line in read(make_run(tmp_path, parts)).table("std")}
+    assert set(spreads) == {"ASR %", "robust accuracy %", "mean pixels needed"}
+    assert [spreads["mean pixels needed"][x] for x in ("min", "mean", "max")] == [
+        "5.0", "5.5", "6.0",
+    ]  # fmt: skip
+
+
+def test_the_sparsest_search_is_in_the_headline(tmp_path) -> None:
+    parts = [(minimal("minimal PGD0"), needing([4] * 6, 2)), (minimal(), needing([3] * 6, 4))]
+    said = gather(make_run(tmp_path, parts)).headline()
+    assert len(said) == 3 and said[2].startswith("Untargeted, minimal BruSLe looked for")
+
+
+def test_curves_of_an_attack_have_one_colour_in_all_charts(tmp_path) -> None:
+    parts = [
+        (setting("BruSLe", pixels=2), MIXED),
+        (setting("SparseRS", pixels=2), MIXED),
+        (setting("SparseRS", pixels=5), MIXED),
+        (setting("SparseRS", pixels=5, eot=4), MIXED),
+    ]
+    found = read(make_run(tmp_path, parts)).found
+    lines = [a["class"] for name, a in found if name == "path" and "line" in a["class"]]
+    assert lines == ["line c0 d0", "line c1 d0", "line c1 d0", "line c1 d1"]
+    keys = [a["class"] for name, a in found if name == "i" and a.get("class")]
+    assert keys == ["c0 d0", "c1 d0", "c1 d0", "c1 d1"]
+
+
+def test_seeds_are_one_curve_and_the_caption_says_what_its_band_is(tmp_path) -> None:
+    parts = [(setting(), MIXED), (setting(seed=1), MIXED)]
+    found = read(make_run(tmp_path / "a", parts))
+    assert len([1 for name, a in found.found if name == "path" and "line" in a["class"]]) == 1
+    assert "means over 2 seeds. Bands go from the lowest to the highest seed." in found.text
+    several = [(setting(f"attack {i}"), MIXED) for i in range(5)]
+    found = read(make_run(tmp_path / "b", several))
+    assert "So many curves are drawn without bands." in found.text
+    assert not [1 for name, a in found.found if name == "path" and "band" in a["class"]]
+    assert "95 % interval." not in found.text
+
+
+def test_a_comparison_as_a_page(tmp_path) -> None:
+    parts = [(setting(EVIL), rows_of([10] * 10, 10)), (minimal(), needing([4] * 12, 8))]
+    more = [(setting(EVIL), rows_of([10] * 16, 4)), (minimal(), needing([2] * 12, 8))]
+    runs = [make_run(tmp_path / "a", parts), make_run(tmp_path / "b", more, victim=EVIL)]
+    sections = compare_runs(runs)
+    text = comparison_page(sections, runs)
+    assert "http:" not in text and "https:" not in text and "url(" not in text
+    assert "default-src &#x27;none&#x27;" in text and "prefers-color-scheme: dark" in text
+    found = Reader(text)
+    assert "script" not in {name for name, _ in found.found}
+    for verdict in sections[0].verdicts:
+        assert verdict.text in found.text
+    (line,) = [x for x in found.table("robust accuracy, difference") if x["setting"]]
+    assert (line["ASR % of base"], line["ASR %"]) == ("50.0", "80.0")
+    assert (line["robust accuracy % of base"], line["robust accuracy %"]) == ("50.0", "20.0")
+    assert line["robust accuracy, difference"].startswith("-30.0* [")
+    (line,) = found.table("difference in pixels")
+    assert (line["median of base"], line["median"]) == ("4", "2")
+    assert line["difference in pixels"].startswith("-1.2* [")
+    assert "note: the victims differ" in found.text
+    assert len([1 for name, _ in found.found if name == "circle"]) == 2
+    text = comparison_markdown(sections)
+    assert "<script" not in text.replace("\\<", "") and "difference in pixels" in text
+
+
+def test_a_forest_has_its_estimates_where_they_are() -> None:
+    lines = [("a", Estimate(10, -5, 20), 0), ("b" * 90, Estimate(-10, -20, 0), 1)]
+    found = Reader(forest(lines, "change")).found
+    spans = [a for name, a in found if name == "line" and "line" in a["class"]]
+    (zero,) = (float(a["x1"]) for name, a in found if name == "line" and "zero" in a["class"])
+    ends = [(float(a["x1"]) - zero, float(a["x2"]) - zero) for a in spans]
+    dots = [float(a["cx"]) - zero for name, a in found if name == "circle"]
+    unit = ends[0][1] / 20
+    assert ends[0][0] == pytest.approx(-5 * unit, abs=0.2)
+    assert ends[1] == pytest.approx((-20 * unit, 0), abs=0.2)
+    assert dots == pytest.approx([10 * unit, -10 * unit], abs=0.2)
+    assert "bbbb\N{HORIZONTAL ELLIPSIS}<" in forest(lines, "change")  # the table has all of it

@@ -1,5 +1,6 @@
 """The nets for checkpoints against the code bases whose names they use."""
 
+from itertools import pairwise
 from types import ModuleType
 
 import pytest
@@ -8,11 +9,38 @@ from conftest import randomise
 from torch import Tensor, nn
 
 import brusle
+from brusle import zoo
 from brusle.victims.architectures import ARCHITECTURES, CifarResNet18, ResNet9, VisionTransformer
+from brusle.victims.wrappers import normalised
+from brusle.zoo.resnet import CIFAR10_MEAN, CIFAR10_STD
+from brusle.zoo.vit import Block
 
 
 def shapes(module: nn.Module) -> dict[str, tuple[int, ...]]:
     return {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+
+
+def assert_same_answers(ours: nn.Module, theirs: nn.Module, size: int) -> None:
+    images = torch.rand(2, 3, size, size)
+    with torch.no_grad():
+        expected = theirs(images)
+        assert expected.std() > 1e-3
+        assert torch.allclose(ours(images), expected, rtol=1e-4, atol=1e-4)
+
+
+def parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def settings(module: nn.Module) -> dict[str, object]:
+    """What no shape shows: strides, padding, the eps of norms, the number of heads."""
+    found: dict[str, object] = {}
+    for name, layer in module.named_modules():
+        if isinstance(layer, nn.MultiheadAttention):
+            found[name] = (layer.num_heads, layer.batch_first)
+        elif isinstance(layer, nn.Conv2d | nn.BatchNorm2d | nn.LayerNorm | nn.Linear | nn.GELU):
+            found[name] = layer.extra_repr()
+    return found
 
 
 @pytest.mark.parametrize(
@@ -24,6 +52,7 @@ def test_names_and_shapes_are_torchvisions(torchvision: ModuleType, arch: str, n
         ours = ARCHITECTURES[arch].build(1000)
         theirs = torchvision.models.get_model(name)
     assert shapes(ours) == shapes(theirs)
+    assert settings(ours) == settings(theirs)
     assert ARCHITECTURES[arch].head in shapes(ours)
 
 
@@ -31,11 +60,7 @@ def test_resnet50_answers_as_torchvisions(torchvision: ModuleType) -> None:
     theirs = randomise(torchvision.models.resnet50(num_classes=7))
     ours = ARCHITECTURES["resnet50"].build(7).eval()
     ours.load_state_dict(theirs.state_dict())
-    images = torch.rand(2, 3, 64, 64)
-    with torch.no_grad():
-        expected = theirs(images)
-        assert expected.std() > 1e-3
-        assert torch.allclose(ours(images), expected, rtol=1e-4, atol=1e-4)
+    assert_same_answers(ours, theirs, 64)
 
 
 def test_vit_answers_as_torchvisions(torchvision: ModuleType) -> None:
@@ -46,11 +71,7 @@ def test_vit_answers_as_torchvisions(torchvision: ModuleType) -> None:
     randomise(theirs)
     ours = VisionTransformer(7, size=64, patch=16, width=32, depth=3, heads=4).eval()
     ours.load_state_dict(theirs.state_dict())
-    images = torch.rand(2, 3, 64, 64)
-    with torch.no_grad():
-        expected = theirs(images)
-        assert expected.std() > 1e-3
-        assert torch.allclose(ours(images), expected, rtol=1e-4, atol=1e-4)
+    assert_same_answers(ours, theirs, 64)
 
 
 def test_cifar_resnet18_is_torchvisions_with_another_stem(torchvision: ModuleType) -> None:
@@ -67,46 +88,222 @@ def test_cifar_resnet18_is_torchvisions_with_another_stem(torchvision: ModuleTyp
         state[name] = tensor
     ours = CifarResNet18(10).eval()
     ours.load_state_dict(state)
-    images = torch.rand(2, 3, 32, 32)
+    assert_same_answers(ours, theirs, 32)
+
+
+def test_resnet50_answers_as_timms(timm: ModuleType) -> None:
+    theirs = randomise(timm.create_model("resnet50", num_classes=7))
+    ours = ARCHITECTURES["resnet50"].build(7).eval()
+    ours.load_state_dict(theirs.state_dict())
+    assert_same_answers(ours, theirs, 64)
+
+
+TIMM_VIT = {
+    "cls_token": "class_token",
+    "pos_embed": "encoder.pos_embedding",
+    "patch_embed.proj": "conv_proj",
+    "norm": "encoder.ln",
+    "head": "heads.head",
+    "norm1": "ln_1",
+    "attn.qkv.weight": "self_attention.in_proj_weight",
+    "attn.qkv.bias": "self_attention.in_proj_bias",
+    "attn.proj": "self_attention.out_proj",
+    "norm2": "ln_2",
+    "mlp.fc1": "mlp.0",
+    "mlp.fc2": "mlp.3",
+}
+
+
+def from_timm(name: str) -> str:
+    """torchvision's name of a weight of timm's ViT."""
+    if name.startswith("blocks."):
+        _, number, rest = name.split(".", 2)
+        return f"encoder.layers.encoder_layer_{number}.{from_timm(rest)}"
+    known = next(old for old in TIMM_VIT if name == old or name.startswith(f"{old}."))
+    return TIMM_VIT[known] + name.removeprefix(known)
+
+
+def test_vit_answers_as_timms(timm: ModuleType) -> None:
+    sizes = {"img_size": 64, "patch_size": 16, "depth": 3, "num_heads": 4}
+    net = timm.models.vision_transformer.VisionTransformer
+    theirs = randomise(net(**sizes, embed_dim=32, num_classes=7))
+    ours = VisionTransformer(7, size=64, patch=16, width=32, depth=3, heads=4).eval()
+    ours.load_state_dict({from_timm(name): w for name, w in theirs.state_dict().items()})
+    assert_same_answers(ours, theirs, 64)
+
+
+def test_resnet20_answers_as_torchvisions_blocks(torchvision: ModuleType) -> None:
+    """Three stages of three of torchvision's blocks, halved at the start of the last two."""
+    ours = zoo.load("cifar10-resnet20").eval()
+    block, layers = torchvision.models.resnet.BasicBlock, []
+    widths = [16, 16, 16, 16, 32, 32, 32, 64, 64, 64]
+    for before, after in pairwise(widths):
+        step = after // before
+        change = nn.Sequential(nn.Conv2d(before, after, 1, 2, bias=False), nn.BatchNorm2d(after))
+        layers.append(block(before, after, step, change if step == 2 else None))
+    stem = [nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
+    tail = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)]
+    theirs = nn.Sequential(*stem, *layers, *tail)
+    mine = [weight for name, weight in ours.state_dict().items() if name not in ("mean", "std")]
+    state = dict(zip(theirs.state_dict(), mine, strict=True))
+    theirs.eval().load_state_dict(state)
+    assert_same_answers(ours, normalised(theirs, CIFAR10_MEAN, CIFAR10_STD), 32)
+
+
+def test_blocks_of_the_small_vit_are_torchs_encoder_layers() -> None:
+    ours = randomise(Block(96, 3, 3))
+    theirs = nn.TransformerEncoderLayer(
+        96, 3, 288, activation="gelu", batch_first=True, norm_first=True
+    ).eval()
+    names = {
+        "norm1": "norm1",
+        "norm2": "norm2",
+        "attention.out": "self_attn.out_proj",
+        "mlp.0": "linear1",
+        "mlp.2": "linear2",
+    }
+    state = ours.state_dict()
+    copied = {
+        f"{new}.{kind}": state[f"{old}.{kind}"]
+        for old, new in names.items()
+        for kind in ("weight", "bias")
+    }
+    for kind in ("weight", "bias"):
+        copied[f"self_attn.in_proj_{kind}"] = state[f"attention.qkv.{kind}"]
+    theirs.load_state_dict(copied)
+    tokens = torch.randn(2, 64, 96, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        assert torch.allclose(ours(images), theirs(images), rtol=1e-4, atol=1e-4)
+        assert torch.allclose(ours(tokens), theirs(tokens), rtol=1e-4, atol=1e-4)
 
 
-def published_resnet9(pool: int) -> nn.Module:
-    """The usual ResNet-9, laid out as its many copies lay it out."""
-
-    def block(before: int, after: int, pooled: bool = False) -> nn.Sequential:
-        layers = [nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU()]
-        return nn.Sequential(*layers, *([nn.MaxPool2d(2)] if pooled else []))
-
-    class Usual(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv1, self.conv2 = block(3, 64), block(64, 128, pooled=True)
-            self.res1 = nn.Sequential(block(128, 128), block(128, 128))
-            self.conv3, self.conv4 = block(128, 256, pooled=True), block(256, 512, pooled=True)
-            self.res2 = nn.Sequential(block(512, 512), block(512, 512))
-            self.classifier = nn.Sequential(
-                nn.MaxPool2d(pool), nn.Flatten(), nn.Dropout(0.2), nn.Linear(512, 10)
-            )
-
-        def forward(self, x: Tensor) -> Tensor:
-            x = self.conv2(self.conv1(x))
-            x = self.conv4(self.conv3(self.res1(x) + x))
-            return self.classifier(self.res2(x) + x)
-
-    return randomise(Usual())
+# Counted by hand: 9 weights for each pair of channels, a bias, and two numbers of batch norm.
+RESNET9_BLOCKS = {
+    "conv1": 9 * 3 * 64 + 3 * 64,
+    "conv2": 9 * 64 * 128 + 3 * 128,
+    "res1": 2 * (9 * 128 * 128 + 3 * 128),
+    "conv3": 9 * 128 * 256 + 3 * 256,
+    "conv4": 9 * 256 * 512 + 3 * 512,
+    "res2": 2 * (9 * 512 * 512 + 3 * 512),
+    "classifier": 512 * 10 + 10,
+}
 
 
-def test_resnet9_reads_the_usual_checkpoint(tmp_path) -> None:
-    usual = published_resnet9(pool=12)
-    torch.save(usual.state_dict(), tmp_path / "stl.pth")
+def test_resnet9_layer_by_layer() -> None:
+    """Widths and sizes of the paper's STL-10 net: all four single blocks halve the image."""
+    net, seen = ResNet9(10).eval(), {}
+    for name, block in net.named_children():
+        block.register_forward_hook(lambda _, x, y, name=name: seen.update({name: y.shape[1:]}))
+    with torch.no_grad():
+        net(torch.rand(1, 3, 96, 96))
+    assert {name: tuple(shape) for name, shape in seen.items()} == {
+        "conv1": (64, 48, 48),
+        "conv2": (128, 24, 24),
+        "res1": (128, 24, 24),
+        "conv3": (256, 12, 12),
+        "conv4": (512, 6, 6),
+        "res2": (512, 6, 6),
+        "classifier": (10,),
+    }
+    assert {n: parameters(block) for n, block in net.named_children()} == RESNET9_BLOCKS
+
+
+@pytest.mark.parametrize(
+    ("shifted", "lost"), [("conv1", 1), ("conv2", 2), ("conv3", 4), ("conv4", 8)]
+)
+def test_resnet9_looks_at_the_image_at_the_right_scale(shifted: str, lost: int) -> None:
+    """A convolution that shifts by one column pushes 96 / size columns of the image out.
+
+    All others pass the first channel on, so a white pixel arrives with 4 (two residual pairs add
+    it to itself), or not at all.
+    """
+    net = ResNet9(2).eval()
+    with torch.no_grad():
+        for name, layer in net.named_modules():
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                layer.weight.zero_()
+                layer.bias.zero_()
+            if isinstance(layer, nn.Conv2d):
+                layer.weight[0, 0, 1, 0 if name == f"{shifted}.0" else 1] = 1
+        net.classifier.weight[0, 0] = 1
+        images = torch.zeros(2, 3, 96, 96)
+        images[0, :, 50, 95 - lost] = images[1, :, 50, 96 - lost] = 1
+        assert torch.allclose(net(images)[:, 0], torch.tensor([4.0, 0.0]), atol=1e-3)
+
+
+def test_resnet9_takes_the_largest_of_what_is_left() -> None:
+    net = ResNet9(10).eval()
+    features = torch.rand(2, 512, 6, 6)
+    net.conv4.register_forward_hook(lambda *_: features)
+    net.res2.register_forward_hook(lambda *_: torch.zeros_like(features))
+    with torch.no_grad():
+        expected = nn.functional.max_pool2d(features, 6).flatten(1) @ net.classifier.weight.T
+        assert torch.allclose(net(torch.rand(2, 3, 96, 96)), expected + net.classifier.bias)
+
+
+def authors_resnet9() -> dict[str, Tensor]:
+    """Random weights under the names and in the shapes of the authors' file."""
+    torch.manual_seed(0)
+    weights = {}
+    blocks = {"conv1": (3, 64), "conv2": (64, 128), "conv3": (128, 256), "conv4": (256, 512)}
+    blocks |= {f"res1.{at}": (128, 128) for at in (0, 1)} | {
+        f"res2.{at}": (512, 512) for at in (0, 1)
+    }
+    for name, (before, after) in blocks.items():
+        weights[f"{name}.0.weight"] = 0.03 * torch.randn(after, before, 3, 3)
+        for part in ("0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var"):
+            weights[f"{name}.{part}"] = torch.rand(after) + 0.5
+    return weights | {
+        "classifier.3.weight": 0.1 * torch.randn(10, 512),
+        "classifier.3.bias": torch.ones(10),
+    }
+
+
+def test_resnet9_reads_the_authors_checkpoint(tmp_path) -> None:
+    torch.save(authors_resnet9(), tmp_path / "stl.pth")
     victim = brusle.load_victim(f"checkpoint:{tmp_path}/stl.pth?arch=resnet9-stl", "cpu")
-    assert isinstance(victim.module[1], ResNet9)
+    net = victim.module[1]
+    assert isinstance(net, ResNet9)
     assert victim.shape == (3, 96, 96)
     assert victim.classes[7] == "monkey"
     images = torch.rand(2, 3, 96, 96)
-    mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    mean, std = torch.tensor([0.4467, 0.4398, 0.4066]), torch.tensor([0.2241, 0.2215, 0.2239])
     normal = (images - mean[:, None, None]) / std[:, None, None]
     with torch.no_grad():
-        assert torch.allclose(victim(images), usual(normal), rtol=1e-4, atol=1e-4)
+        assert torch.allclose(victim(images), net(normal), rtol=1e-4, atol=2e-3)
+
+
+def test_deviations_are_those_of_single_images() -> None:
+    """The paper's checkpoints and the zoo's nets are normalised by different deviations."""
+    images = brusle.data.load("sample").images
+    single, pixels = images.std((2, 3)).mean(0), images.transpose(0, 1).flatten(1).std(1)
+    known = ARCHITECTURES["resnet18-cifar"].normalisation
+    assert known is not None
+    # 200 images: a standard error of 0.004 to 0.005
+    assert torch.allclose(single, torch.tensor(known.std), atol=0.012)
+    assert torch.allclose(pixels, torch.tensor(CIFAR10_STD), atol=0.012)
+
+
+# ResNet-20: He et al. have 0.27 million; with option A 269 722, and two 1x1 convolutions more here.
+PARAMETERS = {
+    "resnet18-cifar": 11_173_962,
+    "resnet9-stl": 6_575_370,
+    "resnet50": 25_557_032,
+    "resnet50-sin": 25_557_032,
+    "vit-b-16": 86_567_656,
+    "resnet20": 269_722 + (16 * 32 + 2 * 32) + (32 * 64 + 2 * 64),
+    "vit": 455_434,
+}
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_parameters_as_published(arch) -> None:
+    with torch.device("meta"):
+        net = ARCHITECTURES[arch].build(1000 if ARCHITECTURES[arch].size == 224 else 10)
+    assert parameters(net) == PARAMETERS[arch]
+    assert sum(RESNET9_BLOCKS.values()) == PARAMETERS["resnet9-stl"]
+
+
+def test_the_packages_publish_the_same_numbers(torchvision: ModuleType) -> None:
+    for arch, name in (("resnet50", "ResNet50_Weights"), ("vit-b-16", "ViT_B_16_Weights")):
+        weights = torchvision.models.get_weight(f"{name}.IMAGENET1K_V1")
+        assert weights.meta["num_params"] == PARAMETERS[arch]

@@ -1,5 +1,6 @@
 """The user's own functions, plugins of other packages, and names that are wrong."""
 
+import pickle
 import sys
 from pathlib import Path
 
@@ -15,6 +16,7 @@ X = torch.rand(3, 3, 4, 4)
 MODULE = """
 import torch
 from torch import nn
+from brusle.defences import RandomNoise
 from brusle.victims import wrap
 
 class Net(nn.Module):
@@ -31,12 +33,30 @@ def make(classes=4, factor=2.5):
 def function():
     return wrap(lambda x: x.flatten(1)[:, :5], output="logits", name="mine")
 
+def wrapped():
+    return wrap(nn.Sequential(Net(4, 2.0)), output="logits", classes=list("abcd"))
+
+def defended():
+    return RandomNoise(wrap(Net(4, 2.0), output="logits"), 0.1)
+
+class Own:
+    output, device = "logits", torch.device("cpu")
+    name = property(lambda self: "nobody can set this")
+
+    def __call__(self, images):
+        return images.flatten(1)[:, :4]
+
+THE_ONE = Own()
+
+def own(number=0):
+    return THE_ONE
+
 def number():
     return 3
 
 def fail():
     value = {}
-    return value["weights"]  # line 25
+    return value["weights"]  # line 44
 """
 
 
@@ -62,9 +82,33 @@ def test_a_function_of_the_current_folder(folder: Path) -> None:
     assert torch.allclose(told(X), -X.flatten(1)[:, :7])
     mine = brusle.load_victim("python:mymodels:function")
     assert isinstance(mine, FunctionVictim)
-    assert mine.name == "mine"
     assert mine(X).shape == (3, 5)
     assert sys.path == before
+
+
+@pytest.mark.parametrize("factory", ["make", "function", "wrapped", "defended", "own"])
+def test_a_victim_has_the_name_that_it_was_asked_for_by(folder: Path, factory: str) -> None:
+    name = f"python:mymodels:{factory}"
+    victim = brusle.load_victim(name, device="cpu")
+    assert victim.name == name
+    assert brusle.defences.make("jpeg:75", victim).name == f"{name} + jpeg:75"
+    # all else is its own
+    assert victim(X).shape == (3, 5 if factory == "function" else 4)
+    known = brusle.oracle.traits(victim)
+    assert known.randomised is (factory == "defended")
+    assert known.classes == (list("abcd") if factory == "wrapped" else None)
+    assert known.differentiable is (factory in ("make", "wrapped"))
+    assert hasattr(victim, "draw") is (factory == "defended")
+    twin = pickle.loads(pickle.dumps(victim)) if factory != "function" else victim
+    assert twin.name == name
+
+
+def test_the_name_is_that_of_the_request_and_not_of_the_object(folder: Path) -> None:
+    one, other = (brusle.load_victim(f"python:mymodels:own?number={i}") for i in (1, 2))
+    assert (one.name, other.name) == (
+        "python:mymodels:own?number=1",
+        "python:mymodels:own?number=2",
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +117,7 @@ def test_a_function_of_the_current_folder(folder: Path) -> None:
         ("mymodels", InputError, "write python:package.module:factory"),
         ("nomodels:make", InputError, "there is no module nomodels here"),
         ("mymodels:mak", InputError, "mymodels has no function mak$"),
-        ("mymodels:fail", VictimError, r"KeyError: 'weights' \(.*mymodels.py, line 25\)$"),
+        ("mymodels:fail", VictimError, r"KeyError: 'weights' \(.*mymodels.py, line 44\)$"),
         ("mymodels:make?size=3", VictimError, "TypeError: .*unexpected keyword argument 'size'"),
         ("mymodels:number", VictimError, "returned something unusable: int is no victim"),
         ("wrong:make", VictimError, r"SyntaxError: .*wrong.py, line 2\)$"),

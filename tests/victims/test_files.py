@@ -94,7 +94,7 @@ def test_normalisation_can_be_told(tmp_path) -> None:
     torch.save(net.state_dict(), tmp_path / "net.pth")
     x = torch.rand(2, 3, 32, 32)
     mean = torch.tensor([0.4914, 0.4822, 0.4465])[:, None, None]
-    std = torch.tensor([0.2470, 0.2435, 0.2616])[:, None, None]
+    std = torch.tensor([0.2023, 0.1994, 0.2010])[:, None, None]
     expected = {
         "": (x - mean) / std,
         "&mean=none": x,
@@ -249,8 +249,27 @@ def test_torchscript_answers_as_the_module(net, images, tmp_path) -> None:
     assert torch.allclose(victim(images), net(images).softmax(1), atol=1e-5)
     with pytest.raises(VictimError, match="declared to give logits"):
         load(tmp_path / "soft.pt", "output=logits", kind="torchscript")(images)
-    with pytest.raises(InputError, match="must be a file with a name in every line"):
+    with pytest.raises(InputError, match="which the model knows itself: give a file of names"):
         load(tmp_path / "net.pt", "classes=5", kind="torchscript")
+
+
+def test_names_of_classes_come_from_a_file(net, images, tmp_path) -> None:
+    script(net, tmp_path / "net.pt")
+    names = tmp_path / "names"
+
+    def named() -> brusle.oracle.Victim:
+        return load(tmp_path / "net.pt", f"classes={names}", kind="torchscript")
+
+    for text in ("a\nb\nc\n\nd\ne\n", '["a", "b", "c", "d", "e"]'):
+        names.write_text(text)
+        assert named().classes == ("a", "b", "c", "d", "e")  # type: ignore[attr-defined]
+    for text in ("", "a", "[", '["a"]'):
+        names.write_text(text)
+        with pytest.raises(InputError, match="has no two class names: give one a line, or a JSON"):
+            named()
+    names.write_text("a\nb\nc\nd\n")
+    with pytest.raises(VictimError, match="answers with 5 scores, but 4 class names were given"):
+        brusle.attacks.BruSLe(2, 10)(named(), images, [0] * len(images))
 
 
 def exported(net: nn.Module, images: Tensor, path: Path, most: int | None = None) -> None:

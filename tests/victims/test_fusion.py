@@ -133,4 +133,4 @@ def test_control_flow_that_cannot_be_traced_still_runs() -> None:
 
     net = Branching().eval()
     with torch.inference_mode():
-        assert torch.equal(TorchVictim(net)(-IMAGES), net(-IMAGES))
+        assert torch.allclose(TorchVictim(net)(-IMAGES), net(-IMAGES), atol=1e-6)

@@ -118,6 +118,9 @@ def test_levels_for_files_of_bytes_and_scales_for_floats(tmp_path, images) -> No
     scaled = load(tmp_path / "float.onnx", "scale=255&mean=10,20,30&std=2,4,8")
     normal = (expected - torch.tensor([10, 20, 30])) / torch.tensor([2, 4, 8])
     assert torch.allclose(scaled(images), normal, rtol=1e-4)
+    graph(tmp_path / "open.onnx", onnx.TensorProto.FLOAT, ["n", "c", "h", "w"])
+    with pytest.raises(InputError, match="have 1 channel.* normalises 3"):  # not stretched
+        load(tmp_path / "open.onnx", "mean=10,20,30")(images[:, :1])
     with pytest.raises(InputError, match="takes 8-bit levels: leave mean, std and scale out"):
         load(tmp_path / "bytes.onnx", "scale=255")
 

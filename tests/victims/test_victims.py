@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ import brusle
 from brusle.attacks import BruSLe
 from brusle.errors import InputError, VictimError
 from brusle.victims import TorchVictim, as_victim, default_batch_size, normalised, wrap
+from brusle.victims.fusion import Fused
 
 X = torch.rand(6, 3, 5, 4)
 
@@ -26,11 +29,11 @@ def small_net() -> nn.Module:
 def test_a_module_answers_in_evaluation_mode_without_gradients() -> None:
     net = small_net().train()
     victim = TorchVictim(net)
-    assert not net.training
+    assert net.training  # the caller's affair
     first, second = victim(X), victim(X)
     assert torch.equal(first, second)  # no dropout, no batch statistics
     assert not first.requires_grad
-    assert torch.allclose(first, net(X), atol=1e-6)
+    assert torch.allclose(first, net.eval()(X), atol=1e-6)
 
 
 @pytest.mark.parametrize("channels_last", [False, True])
@@ -130,3 +133,43 @@ def test_same_rows_on_cuda() -> None:
     a, b = (BruSLe(3, 40)(v, images, labels) for v in (model.victim(), on_cuda))
     assert a.queries.tolist() == b.queries.tolist()
     assert torch.equal(a.images, b.images)
+
+
+# grey images before colour nets: arithmetic would stretch them without a word
+
+
+def grey_nets() -> dict[str, Any]:
+    """Models that normalise three channels themselves, so that one would do for arithmetic."""
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(3600, 10))
+    return {
+        "normalised": normalised(net, (0.5, 0.4, 0.3), (0.2, 0.2, 0.2)),
+        "resnet": brusle.zoo.load("cifar10-resnet20"),
+        "vit": brusle.zoo.load("cifar10-vit"),
+        "named": brusle.load_victim("zoo:cifar10-resnet20", device="cpu"),
+        "defended": brusle.defences.make("rnd:0.02", brusle.load_victim("zoo:cifar10-resnet20")),
+        "declared": wrap(lambda x: x.flatten(1)[:, :5], output="logits", shape=(3, 32, 32)),
+    }
+
+
+@pytest.mark.parametrize("name", ["normalised", "resnet", "vit", "named", "defended", "declared"])
+def test_grey_images_are_not_stretched_to_colours(name) -> None:
+    victim = grey_nets()[name]
+    colour = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    attack = BruSLe(pixels=2, queries=2)
+    attack(victim, colour, [0, 1])
+    with pytest.raises(InputError, match="images (have 1 channel|are 1 x 32 x 32)") as caught:
+        attack(victim, colour[:, :1], [0, 1])
+    assert "\n" not in str(caught.value)
+
+
+def test_one_mean_for_all_channels_is_fine() -> None:
+    net = normalised(nn.Flatten(), (0.5,), (0.25,))
+    x = torch.rand(2, 3, 4, 4)
+    assert torch.allclose(net(x), ((x - 0.5) / 0.25).flatten(1))
+
+
+def test_checking_channels_does_not_keep_layers_from_being_merged() -> None:
+    net = grey_nets()["normalised"].eval()
+    assert Fused(net).quick is not net
+    x = torch.rand(2, 3, 32, 32)
+    assert torch.allclose(Fused(net).quick(x), net(x), atol=1e-5)

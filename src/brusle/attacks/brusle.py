@@ -16,6 +16,10 @@ Where the paper and its authors' code disagree:
   all attacks, no look at the label during initialisation (so at least N + 1 queries), and the
   last candidate as the result of a failure. Two of its habits are not repeated, because the
   ledger's promise comes first: one query beyond the limit, and an uncounted query at the end.
+
+``schedule="printed"`` is the growing changing rate of the paper's text, and
+``palette="inverted-levels"`` the histogram of its text on maximizing dissimilarity, where
+``palette="inverted"`` is what reproduces its table (see `schedules` and `palettes`).
 """
 
 from __future__ import annotations
@@ -58,7 +62,8 @@ class BruSLe(SparseAttack):
         palette: how the synthetic colour image is drawn, see `brusle.attacks.palettes`.
         colours: colours that a pixel may choose from; 2 and 4 are the paper's ablation.
         dissimilarity: weight new pixels by how much their colour differs (the map M).
-        schedule: how the changing rate falls, see `brusle.attacks.schedules`.
+        schedule: how the changing rate falls (or, as printed in the paper, grows), see
+            `brusle.attacks.schedules`.
         lambda_0: changing rate at the start; None means 0.3 untargeted and, targeted, 0.15 up to
             128 x 128 pixels (CIFAR-10, STL-10) and 0.05 above (ImageNet).
         m1: power of the power-step schedule.
@@ -145,7 +150,7 @@ class BruSLe(SparseAttack):
         paint = stream if self.variant == "paper" else fixed
         colour = palettes.draw(self.palette, problems, paint, self.colours)
         lambda_0 = self.changing_rate_0(problems.targets is not None, h * w)
-        args = (self.queries, self.pixels, lambda_0, self.m1, self.m2)
+        args = (self.queries, self.pixels, lambda_0, self.m1, self.m2, self.initial)
         moves = torch.tensor(schedules.removals(self.schedule, *args), device=stream.device)
         original = problems.flat_images.repeat_interleave(self.colours, 1)
         m = (original - colour).abs().mean(2)  # equation 11

@@ -7,14 +7,24 @@ halved until the step ends at an adversarial image.
 
 Vo et al. (ICLR 2022) exchange the projection of the bisection for one onto few pixels, and use
 the result as a baseline; the BruSLe paper repeats it. They report that it hardly gets sparse: on
-CIFAR-10 more than 90 % of the pixels are still changed after 20 000 queries. It is here for that
-comparison. Code of it is not in the repository of Vo et al., so the details are ours, and it gets
-somewhat sparser than that:
+CIFAR-10 more than 90 % of the pixels are still changed after 20 000 queries. The bisection is over
+the number k of pixels of x that are kept; the rest is set back to the original. Which ones are kept
+is the projection:
 
-* Bisection is over the number k of pixels: the k that differ most from the original (in l_2 over
-  the channels, which makes it the Euclidean projection) keep their values, the rest is set back.
-* Steps and probes are the l_2 ones of the original; a step goes ||x - original|| / sqrt(t) far.
+* ``projection="authors"`` is that of the authors' utilities. Pixels are sorted by their squared
+  difference from the original, summed over the channels; those without a difference are left out,
+  and the k *smallest* of the others are kept. With few of them next to nothing of x is left, so
+  the bisection ends where nearly all are kept: hence the 90 %. If k is not below the number of
+  pixels that differ, their projection is the original itself. That can only happen where no
+  smaller k was found to be adversarial; HopSkipJump cannot go on from an image that is not
+  adversarial, so the search then stays at x. A failure returns the image at which the search
+  stands, as the authors report it; the other projections return the one with the fewest pixels,
+  which may be long past.
+* ``projection="l0"`` (default) keeps the k that differ most, which makes it the Euclidean
+  projection. It is ours, and gets far sparser.
 * ``projection="l2"`` is the original's blending of two images, to compare with.
+
+Steps and probes are the l_2 ones of the original; a step goes ||x - original|| / sqrt(t) far.
 
 All images are on 8-bit levels, which the original knows nothing of. A probe of the original's size,
 ||x - original|| / d for d values, would vanish in rounding, so probes have a root mean square of at
@@ -27,7 +37,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -38,7 +48,7 @@ from brusle.errors import InputError
 from brusle.loop import Feedback, Search
 from brusle.problems import Dense, Problems, flatten_pixels, to_levels
 
-Projection = Literal["l0", "l2"]
+Projection = Literal["l0", "authors", "l2"]
 _BISECT, _PROBE, _STEP = range(3)  # what a problem is busy with
 _NOISE = 0  # tag of the random draws
 
@@ -50,7 +60,8 @@ class L0HSJA(DecisionAttack):
     Attributes:
         pixels: most pixels that may differ from the original; the search ends there.
         queries: most queries per image.
-        projection: ``"l0"``, or ``"l2"`` for the original attack, which changes all pixels.
+        projection: ``"l0"``; ``"authors"`` for the baseline of the paper; or ``"l2"`` for the
+            original attack, which changes all pixels.
         probes: B_0, probes of the first estimate.
         most_probes: most probes of an estimate.
         probe: least root mean square of a probe, in 8-bit levels.
@@ -64,13 +75,18 @@ class L0HSJA(DecisionAttack):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_choice("projection", self.projection, ("l0", "l2"))
+        require_choice("projection", self.projection, get_args(Projection))
         require_integer("probes", self.probes, least=1)
         require_integer("most_probes", self.most_probes, least=self.probes)
         if not 0.5 <= self.probe <= 255:
             raise InputError(
                 f"probe is {self.probe}: give 0.5 to 255 levels; smaller probes vanish in rounding"
             )
+
+    @property
+    def returns_last(self) -> bool:
+        """The authors report where the search stands, which is not the fewest pixels it has met."""
+        return self.projection == "authors"
 
     def start(self, problems: Problems, seed: int, restart: int) -> Search:
         """Begin with a bisection between the original and the starting image."""
@@ -114,7 +130,7 @@ class _L0HSJASearch(Search):
     round: Tensor  # (n,) t, from 1
     low: Tensor  # (n,) bisection: not adversarial (k pixels, or weight of the point)
     high: Tensor  # (n,) bisection: adversarial
-    rank: Tensor  # (n, h * w): 0 for the pixel that differs most
+    rank: Tensor  # (n, h * w): 0 for the pixel to keep first; those that do not differ come last
     probed: Tensor  # (n,) probes of this estimate so far
     inside: Tensor  # (n,) how many of them were adversarial
     noise: Tensor  # sum of the probes
@@ -133,6 +149,10 @@ class _L0HSJASearch(Search):
     def initial(self) -> Tensor:
         """``(n,)``: none; the search begins at an image that is known to be adversarial."""
         return torch.zeros_like(self.phase, dtype=torch.bool)
+
+    def returnable(self) -> Tensor:
+        """``(n,)``: the search never stands at a probe."""
+        return self.phase != _PROBE
 
     def tell(self, feedback: Feedback) -> None:
         """Learn from the answers, and let those whose phase is over go to the next one."""
@@ -154,14 +174,21 @@ class _L0HSJASearch(Search):
         rows = which.nonzero()[:, 0]
         if len(rows):
             apart = (self.point[rows] - self.original[rows]).double().square().sum(2)
+            if self.settings.projection == "authors":  # the smallest first, but for zeros
+                apart = torch.where(apart > 0, -apart, -torch.inf)
             order = apart.sort(dim=1, descending=True, stable=True).indices
             places = torch.arange(order.shape[1], device=order.device).expand_as(order)
             self.rank[rows] = torch.zeros_like(order).scatter(1, order, places)
-            changed = (self.point[rows] != self.original[rows]).any(2).sum(1).double()
             self.low[rows] = 0
-            self.high[rows] = changed if self.settings.projection == "l0" else 1
+            self.high[rows] = self._whole(rows)
             self.phase[rows] = _BISECT
         self._end_bisection()
+
+    def _whole(self, rows: Tensor) -> Tensor:
+        """Where a bisection begins: all pixels that differ, or a mixture that is all point."""
+        if self.settings.projection == "l2":
+            return torch.ones_like(self.high[rows])
+        return (self.point[rows] != self.original[rows]).any(2).sum(1).double()
 
     def _learn_bisection(self, mine: Tensor, reached: Tensor) -> None:
         middle = self._middle()
@@ -170,7 +197,7 @@ class _L0HSJASearch(Search):
 
     def _middle(self) -> Tensor:
         middle = (self.low + self.high) / 2
-        return middle.floor() if self.settings.projection == "l0" else middle
+        return middle if self.settings.projection == "l2" else middle.floor()
 
     def _halfway(self, rows: Tensor) -> Tensor:
         return self._project(rows, self._middle()[rows])
@@ -178,9 +205,11 @@ class _L0HSJASearch(Search):
     def _project(self, rows: Tensor, amount: Tensor) -> Tensor:
         """The projection Pi: ``amount`` pixels of the point, or its share of the mixture."""
         point, original = self.point[rows], self.original[rows]
-        if self.settings.projection == "l0":
-            kept = (self.rank[rows] < amount[:, None])[:, :, None]
-            return torch.where(kept, point, original)
+        if self.settings.projection != "l2":
+            kept = self.rank[rows] < amount[:, None]
+            if self.settings.projection == "authors":
+                kept &= (amount < self._whole(rows))[:, None]
+            return torch.where(kept[:, :, None], point, original)
         weight = amount[:, None, None]
         mixture = to_levels(original + weight * (point - original))
         return torch.where((weight == 1) | (point == original), point, mixture)
@@ -188,11 +217,12 @@ class _L0HSJASearch(Search):
     def _end_bisection(self) -> None:
         """Go to the boundary where it is known well enough, and begin an estimate there."""
         values = self.original.shape[1] * self.original.shape[2]
-        close = 1.0 if self.settings.projection == "l0" else values**-1.5
+        close = values**-1.5 if self.settings.projection == "l2" else 1.0
         over = (self.phase == _BISECT) & (self.high - self.low <= close)
         rows = over.nonzero()[:, 0]
         if len(rows):
-            self.point[rows] = self._project(rows, self.high[rows])
+            closer = rows[self.high[rows] < self._whole(rows)]
+            self.point[closer] = self._project(closer, self.high[closer])
             self._estimate(rows)
 
     def _estimate(self, rows: Tensor) -> None:

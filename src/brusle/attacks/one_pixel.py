@@ -17,11 +17,33 @@ What the paper leaves open, or does at a length that a query limit does not allo
 * Two edits on one pixel. They take neighbouring pixels instead, see `make_room`.
 * Convergence. Members that all have the same loss cannot teach anything more: a new population is
   drawn. (The loop remembers the best image.)
+
+The BruSLe paper compares with another implementation, that of torchattacks (its footnote says so),
+"with the default setting and 1000 queries". ``variant="torchattacks"`` follows version 3.5.1 of it,
+number for number if it is given the same random ones:
+
+* Its evolution is an old one of SciPy's, "best1bin" without crossover: a rival is the best member
+  plus F times the difference of two others. F is drawn from [0.5, 1) for each generation. All
+  values begin uniform. One that leaves its range is drawn anew, colours included.
+* The population is ``popsize``, 10, rounded down to a multiple of the numbers in a member (2 and
+  the channels, for each pixel), but at least that many, and at least 5: 10, 15 and 25 members for
+  1, 3 and 5 pixels of an RGB image.
+* A generation is judged when it is complete. A rival that beats the best takes its place as well as
+  that of the member it challenged.
+* Two edits on one pixel: the later one counts, so fewer pixels change.
+* There is no new population after convergence. (Its test for convergence cannot come true.)
+
+What differs is what belongs to the loop. Its ``steps``, 10 by default, are the query limit here:
+with p members, ``steps`` of them are p (steps + 1) queries, so its defaults are 110, 165 and 275
+queries for 1, 3 and 5 pixels. It also asks for the best image again after each generation, to see
+whether it is a success, and notices one only there; here every answer is looked at, and no image is
+asked for that. Colours are rounded to 8-bit levels when they are painted.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -39,7 +61,8 @@ from brusle.goals import Loss
 from brusle.loop import Feedback, Search
 from brusle.problems import Edits, Problems, to_levels
 
-_MEMBER, _PARENTS, _AGAIN, _CROSS = range(4)  # tags of the random draws of one step
+Variant = Literal["paper", "torchattacks"]
+_MEMBER, _PARENTS, _AGAIN, _CROSS, _SCALE = range(5)  # tags of the random draws of one step
 
 
 @dataclass(frozen=True)
@@ -50,11 +73,13 @@ class OnePixel(SparseAttack):
         pixels: most pixels that may differ from the original; 1, 3 and 5 in the paper.
         queries: most queries per image.
         population: members, at least 4; None means a fortieth of the queries, but at least 10.
-            The paper has 400.
+            The paper has 400. For torchattacks its ``popsize``, None meaning 10.
         f: the factor F on the difference of two members.
         crossover: chance that a rival's value comes from the new mixture and not from the member
             it challenges; 1 means no crossover, as in the paper.
         loss: ``"auto"`` is cross-entropy, which ranks images like the paper's probabilities.
+        variant: ``"paper"`` or ``"torchattacks"``, see the top of this file; the latter has its own
+            F and no crossover.
     """
 
     pixels: int = 1
@@ -63,9 +88,11 @@ class OnePixel(SparseAttack):
     f: float = 0.5
     crossover: float = 1.0
     loss: LossOption = "auto"
+    variant: Variant = "paper"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require_choice("variant", self.variant, get_args(Variant))
         if self.population is not None:
             require_integer("population", self.population, least=4)
         require_choice("loss", self.loss, LOSS_OPTIONS)
@@ -73,10 +100,17 @@ class OnePixel(SparseAttack):
             raise InputError(f"f is {self.f}: it must be above 0 and at most 2")
         if not 0 < self.crossover <= 1:
             raise InputError(f"crossover is {self.crossover}: it must be above 0 and at most 1")
+        if self.variant == "torchattacks" and (self.f, self.crossover) != (0.5, 1.0):
+            raise InputError(
+                "variant 'torchattacks' draws F itself and has no crossover: leave both"
+            )
 
-    @property
-    def members(self) -> int:
-        """The size of the population."""
+    def members(self, channels: int) -> int:
+        """The size of the population, on images of so many channels."""
+        if self.variant == "torchattacks":
+            numbers = self.pixels * (2 + channels)
+            popsize = 10 if self.population is None else self.population
+            return max(5, numbers * max(1, popsize // numbers))
         return max(10, self.queries // 40) if self.population is None else self.population
 
     def loss_for(self, targeted: bool) -> Loss:
@@ -86,10 +120,15 @@ class OnePixel(SparseAttack):
     def start(self, problems: Problems, seed: int, restart: int) -> Search:
         """An empty population; its members are drawn as they are asked."""
         n, (c, h, w) = len(problems), problems.shape
-        device = problems.images.device
-        population = torch.zeros(n, self.members, self.pixels, 2 + c, device=device)
-        return _OnePixelSearch(
+        device, members = problems.images.device, self.members(c)
+        kind: type[_Evolution] = _Evolution
+        dtype = torch.float32
+        if self.variant == "torchattacks":
+            kind, dtype = _Torchattacks, torch.float64
+        population = torch.zeros(n, members, self.pixels, 2 + c, dtype=dtype, device=device)
+        return kind(
             settings=self,
+            members=members,
             size=[torch.tensor([h, w], device=device)],
             stream=rng.streams(seed, problems.ids, restart),
             asked=torch.zeros_like(problems.labels),
@@ -97,19 +136,20 @@ class OnePixel(SparseAttack):
             population=population,
             survivors=population.clone(),
             candidate=population[:, 0].clone(),
-            loss=torch.zeros(n, self.members, dtype=torch.float64, device=device),
+            loss=torch.zeros(n, members, dtype=torch.float64, device=device),
             given=torch.zeros(n, dtype=torch.bool, device=device),
         )
 
 
 @dataclass
-class _OnePixelSearch(Search):
+class _Evolution(Search):
     """The state of the evolution. A member is (pixels, 2 + c): row, column, colour in [0, 1].
 
     Coordinates are real numbers in [0, h) and [0, w); colours are kept on 8-bit levels.
     """
 
     settings: OnePixel
+    members: int
     size: list[Tensor]  # not per problem, hence in a list: height and width
     stream: Tensor
     asked: Tensor  # (n,) queries so far
@@ -134,24 +174,32 @@ class _OnePixelSearch(Search):
 
     def initial(self) -> Tensor:
         """``(n,)``: the first generation is drawn at random."""
-        return self.age < self.settings.members
+        return self.age < self.members
 
     def tell(self, feedback: Feedback) -> None:
         """Let the better of member and rival survive; close the generations that are complete."""
         rows = torch.arange(len(self.asked), device=self.asked.device)
-        member = self.age % self.settings.members
+        member = self.age % self.members
         better = self.initial() | (feedback.loss < self.loss[rows, member])
         old = self.population[rows, member]
         self.survivors[rows, member] = torch.where(_wide(better), self.candidate, old)
         self.loss[rows, member] = torch.where(better, feedback.loss, self.loss[rows, member])
+        self._promote(better)
         self.given = torch.zeros_like(self.given)
         self.asked = self.asked + 1
         self.age = self.age + 1
-        closed = rows[member == self.settings.members - 1]
+        closed = rows[member == self.members - 1]
         if len(closed):
-            self.population[closed] = self.survivors[closed]
-            low, high = self.loss[closed].aminmax(dim=1)
-            self.age[closed] = torch.where(low < high, self.age[closed], 0)
+            self._close(closed)
+
+    def _promote(self, better: Tensor) -> None:
+        """What else becomes of candidates that are ``better``: nothing."""
+
+    def _close(self, rows: Tensor) -> None:
+        """Let the survivors be the population; draw another one where all are alike."""
+        self.population[rows] = self.survivors[rows]
+        low, high = self.loss[rows].aminmax(dim=1)
+        self.age[rows] = torch.where(low < high, self.age[rows], 0)
 
     def resume_from(self, edits: Edits) -> None:
         """Take the edits as the first member."""
@@ -168,12 +216,8 @@ class _OnePixelSearch(Search):
         return torch.cat([self._coordinates(u[:, :, :2]), to_levels(colour)], 2)
 
     def _rivals(self) -> Tensor:
-        """Mix three members, all different, none of them the one that is challenged."""
-        rows = torch.arange(len(self.asked), device=self.asked.device)[:, None]
-        member = (self.age % self.settings.members)[:, None]
-        race = rng.bits(self.stream, self.asked, _PARENTS, self.settings.members)
-        others = rng.winners(race.scatter_(1, member, torch.iinfo(race.dtype).max), 3)
-        one, two, three = self.population[rows, others].unbind(1)
+        """Mix three others than the one that is challenged."""
+        one, two, three = self._others(3)
         # no fused operation: its last bit may depend on the place in the batch
         mixed = one + (two - three) * self.settings.f
         place, size = mixed[:, :, :2], self.size[0]
@@ -185,7 +229,16 @@ class _OnePixelSearch(Search):
             return rival
         u = rng.uniform(rng.bits(self.stream, self.asked, _CROSS, rival[0].numel()))
         keep = u.view(rival.shape) >= self.settings.crossover
-        return torch.where(keep, self.population[rows[:, 0], member[:, 0]], rival)
+        rows = torch.arange(len(rival), device=rival.device)
+        return torch.where(keep, self.population[rows, self.age % self.members], rival)
+
+    def _others(self, count: int) -> tuple[Tensor, ...]:
+        """Random members, all different, none of them the one that is challenged."""
+        rows = torch.arange(len(self.asked), device=self.asked.device)[:, None]
+        race = rng.bits(self.stream, self.asked, _PARENTS, self.members)
+        challenged = (self.age % self.members)[:, None]
+        race.scatter_(1, challenged, torch.iinfo(race.dtype).max)
+        return self.population[rows, rng.winners(race, count)].unbind(1)
 
     def _coordinates(self, u: Tensor) -> Tensor:
         """Rows and columns from uniform numbers; in float32 a number near 1 must not become h."""
@@ -198,6 +251,65 @@ class _OnePixelSearch(Search):
         index, order = make_room(row * w + column, int(h * w))
         colour = members[:, :, 2:]
         return Edits(index, colour.gather(1, order[:, :, None].expand_as(colour)))
+
+
+@dataclass
+class _Torchattacks(_Evolution):
+    """The evolution of torchattacks. All numbers of a member are in [0, 1], coordinates as well.
+
+    The first member of a complete generation is the best.
+    """
+
+    def _promote(self, better: Tensor) -> None:
+        """A rival better than all before it takes the place of the first member, too."""
+        rows = torch.arange(len(better), device=better.device)
+        loss = self.loss[rows, self.age % self.members]
+        best = better & ~self.initial() & (loss < self.loss[:, 0])
+        self.survivors[best, 0] = self.candidate[best]
+        self.loss[best, 0] = loss[best]
+
+    def _close(self, rows: Tensor) -> None:
+        """Let the survivors be the population; the best of the first one changes places."""
+        first = rows[self.age[rows] == self.members]
+        best = self.loss[first].argmin(1)
+        for state in (self.survivors, self.loss):
+            swapped = state[first, 0]
+            state[first, 0] = state[first, best]
+            state[first, best] = swapped
+        self.population[rows] = self.survivors[rows]
+
+    def resume_from(self, edits: Edits) -> None:
+        """Take the edits as the first member."""
+        super().resume_from(edits)
+        self.candidate = self.candidate.double()
+        self.candidate[:, :, :2] /= self.size[0]
+
+    def _random_members(self) -> Tensor:
+        """One member each, uniformly."""
+        numbers = self.candidate[0].numel()
+        u = rng.uniform(rng.bits(self.stream, self.asked, _MEMBER, numbers))
+        return u.view(self.candidate.shape)
+
+    def _rivals(self) -> Tensor:
+        """Move the best by a difference of two others than the one that is challenged."""
+        one, two = self._others(2)
+        generation = self.asked - self.age % self.members  # its first query
+        u = rng.uniform(rng.bits(self.stream, generation, _SCALE, 1))
+        mixed = self.population[:, 0] + (0.5 + 0.5 * u)[:, :, None] * (one - two)
+        numbers = rng.bits(self.stream, self.asked, _AGAIN, mixed[0].numel())
+        outside = (mixed < 0) | (mixed > 1)
+        return torch.where(outside, rng.uniform(numbers).view(mixed.shape), mixed)
+
+    def _paint(self, members: Tensor) -> Edits:
+        """Two edits on one pixel both get the colour of the later one."""
+        size = self.size[0]
+        row, column = (members[:, :, :2] * size).long().minimum(size - 1).unbind(2)
+        index = row * size[1] + column
+        in_order, order = index.sort(dim=1, stable=True)
+        later = order.gather(1, torch.searchsorted(in_order, index, right=True) - 1)
+        colour = members[:, :, 2:]
+        colour = torch.where(_wide(self.given), colour.float(), to_levels(colour))
+        return Edits(index, colour.gather(1, later[:, :, None].expand_as(colour)))
 
 
 def make_room(index: Tensor, pixels: int) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ an adversarial image survives being saved as PNG.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -14,8 +14,8 @@ from torch import Tensor
 from brusle import rng
 from brusle.problems import Problems, flatten_pixels, to_levels
 
-Palette = Literal["binary", "uniform", "gaussian", "inverted", "image"]
-PALETTES: tuple[Palette, ...] = ("binary", "uniform", "gaussian", "inverted", "image")
+Palette = Literal["binary", "uniform", "gaussian", "inverted", "inverted-levels", "image"]
+PALETTES: tuple[Palette, ...] = get_args(Palette)
 _TAG = 15  # the searches use the tags below
 
 
@@ -25,8 +25,11 @@ def draw(palette: Palette, problems: Problems, stream: Tensor, colours: int = 1)
     * ``"binary"``: each channel 0 or 1 with equal chance (the paper's proposal).
     * ``"uniform"``: each channel uniform in [0, 1].
     * ``"gaussian"``: each channel normal(0.5, 0.17), clipped to [0, 1].
-    * ``"inverted"``: each channel follows the histogram of that channel in 1 - x (the paper's
-      "maximizing dissimilarity").
+    * ``"inverted"``: each channel 0 or 1, 1 as often as in that channel of round(1 - x). The
+      authors' code calls it "custom"; it reproduces the paper's table on "maximizing
+      dissimilarity", where it is ahead of binary colours with few pixels.
+    * ``"inverted-levels"``: each channel follows the histogram of that channel in 1 - x, in 256
+      levels. So the paper's text on the same table reads, but it is far behind binary colours.
     * ``"image"``: the pixels of ``problems.starts``, such as an image of the target class.
 
     Args:
@@ -40,13 +43,16 @@ def draw(palette: Palette, problems: Problems, stream: Tensor, colours: int = 1)
     if palette == "image":
         assert problems.starts is not None  # BruSLe.check has said so politely
         return flatten_pixels(problems.starts)
-    if palette == "inverted":
+    if palette == "inverted-levels":
         flat = 1 - problems.flat_images
         pixel = rng.bits(stream, 0, _TAG, count * c).long() % (h * w)
         return to_levels(flat.gather(1, pixel.view(n, count, c)))
     u = rng.uniform(rng.bits(stream, 0, _TAG, count * c)).view(n, count, c)
     if palette == "binary":
         return (u < 0.5).float()
+    if palette == "inverted":
+        ones = (1 - problems.flat_images).round().mean(1, keepdim=True, dtype=torch.float64)
+        return (u < ones).float()
     if palette == "gaussian":
         u = 0.5 + 0.17 * torch.special.ndtri(u)
     return to_levels(u)

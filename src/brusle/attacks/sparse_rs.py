@@ -7,22 +7,34 @@ falls in steps with the number of queries, rounded down, but at least one; with 
 pixel every round is thus a fresh draw. If there is no pixel to move to (the budget is the whole
 image), those chosen stay and change colour only.
 
-Details are those of the released code, except where it says otherwise:
+When a single pixel moves, its colour differs from what its new place shows, as in the released
+code: the image that is asked is never the best one again, nor, with a budget of one pixel, the
+original. Where several move nothing of the kind is asked for, in the code or here.
 
-* The steps of the share are given for 10 000 queries and are stretched to the query limit, which
-  is the code's default. So the result at 100 queries of a run with 500 is worse than that of a run
-  with 100.
-* The losses are the code's: cross-entropy if targeted, the margin of logits (not of softmax
-  scores, as in BruSLe) if not.
-* The code stops at a tie between two classes; here a tie is no success. A success at the very
+All differences from the released code:
+
+* A tie between two classes ends the code's attack; here it is no success. A success at the very
   first image counts in both.
+* With a budget of one pixel, the first image differs from the original, too; the code may ask the
+  original there.
+* The code draws once per round which of the B pixels move, and to which of the others, for all
+  images of a batch; here each image has its own draws, so that it does not depend on the batch.
 * alpha_init is 0.8 in the code's class and 0.3 in its command (0.1 is advised for targeted attacks
   on ImageNet); the command's are the defaults here. On a CIFAR-10 ResNet-20, targeted, 0.3 was best
   at 10 and at 40 pixels and 0.8 at 20.
+* The code draws targets at random; here they are given. Its restarts are `Restarts`.
+* A budget of the whole image, which is an error in the code, changes colours only.
+* The code's constant schedule, its schedule without stretching, its patches and its frames are not
+  here.
+
+The same are: the steps of the share, given for 10 000 queries and stretched to the query limit (so
+the result at 100 queries of a run with 500 is worse than that of a run with 100); the first image
+is a query; and the losses, cross-entropy if targeted, the margin of logits (not of softmax scores,
+as in BruSLe) if not.
 
 ``space="feature"`` is the authors' variant in which the budget counts single channel values.
 ``synthetic=True`` is an ablation of the BruSLe paper: a pixel's colour is fixed by a synthetic
-image that is drawn once.
+image that is drawn once. There a colour cannot be drawn again, and may be that of the original.
 """
 
 from __future__ import annotations
@@ -42,7 +54,7 @@ from brusle.loop import Feedback, Search
 from brusle.problems import Candidates, Dense, Edits, Problems
 
 Space = Literal["pixel", "feature"]
-_START, _MOVE = range(2)  # tags of the random draws of one step
+_START, _MOVE, _AGAIN = range(3)  # tags of the random draws of one step
 # up to so many of 10 000 queries, alpha_init is divided by so much
 _DIVISORS = (
     (0, 1),
@@ -121,14 +133,17 @@ class SparseRS(SparseAttack):
         colour = (numbers[:, positions:] & 1).view(n, self.pixels, depth).float()
         if synthetic is not None:
             colour = synthetic.gather(1, _deep(index, depth))
+        elif self.pixels == 1:
+            colour = unlike(colour, original.gather(1, _deep(index, depth)), stream, 0)
         return _SparseRSSearch(
             moves=[moves.clamp_max(free) if free else moves],
             positions=positions,
             channels=channels,
+            dense=self.dense,
             stream=stream,
             asked=torch.zeros_like(problems.labels),
             synthetic=synthetic,
-            original=original if self.dense else None,
+            original=original,
             index=index,
             colour=colour,
             candidate=Edits(index.clone(), colour.clone()),
@@ -143,10 +158,11 @@ class _SparseRSSearch(Search):
     moves: list[Tensor]  # not per problem, hence in a list: (queries + 1,) see `moved`
     positions: int  # pixels, or channel values
     channels: int
+    dense: bool  # the positions are channel values
     stream: Tensor
     asked: Tensor  # (n,) queries so far
     synthetic: Tensor | None  # (n, positions, depth): colours, if they are fixed
-    original: Tensor | None  # (n, positions, 1), for the feature space
+    original: Tensor  # (n, positions, depth)
     index: Tensor  # (n, B): the best positions
     colour: Tensor  # (n, B, depth): their colours
     candidate: Edits  # those just asked
@@ -157,7 +173,7 @@ class _SparseRSSearch(Search):
         moves = self.moves[0][self.asked.clamp_max(len(self.moves[0]) - 1)]
         most = int(moves.max())
         self.candidate = self._moved(moves, most) if most else Edits(self.index, self.colour)
-        if self.original is None:
+        if not self.dense:
             return self.candidate
         features = self.original.scatter(1, self.candidate.index[:, :, None], self.candidate.colour)
         return Dense(features.view(len(features), -1, self.channels))
@@ -181,7 +197,7 @@ class _SparseRSSearch(Search):
         differ from the original come first.
         """
         index, colour = edits.index, edits.colour
-        if self.original is not None:
+        if self.dense:
             channel = torch.arange(self.channels, device=index.device)
             index = (index[:, :, None] * self.channels + channel).flatten(1)
             colour = colour.flatten(1)[:, :, None]
@@ -199,16 +215,20 @@ class _SparseRSSearch(Search):
         slots = rng.winners(numbers[:, :b], most)
         old = self.index.gather(1, slots)
         fresh = numbers[:, b:].view(n, most, 1 + depth)
-        places = old
+        deep = _deep(slots, depth)
+        worn = self.colour.gather(1, deep)
+        places, shown = old, worn
         if self.positions > b:
             places = draw_unused(self.index, rng.uniform(fresh[:, :, 0]), self.positions)
+            shown = self.original.gather(1, _deep(places, depth))
         if self.synthetic is None:
             colour = (fresh[:, :, 1:] & 1).float()
+            single = unlike(colour, shown, self.stream, self.asked)
+            colour = torch.where((moves == 1)[:, None, None], single, colour)
         else:
             colour = self.synthetic.gather(1, _deep(places, depth))
         stays = torch.arange(most, device=moves.device) >= moves[:, None]
-        deep = _deep(slots, depth)
-        colour = torch.where(stays[:, :, None], self.colour.gather(1, deep), colour)
+        colour = torch.where(stays[:, :, None], worn, colour)
         index = self.index.scatter(1, slots, torch.where(stays, old, places))
         return Edits(index, self.colour.scatter(1, deep, colour))
 
@@ -221,6 +241,27 @@ def moved(queries: int, pixels: int, alpha: float) -> list[int]:
         divisor = next(d for last, d in _DIVISORS if place <= last)
         counts.append(max(int(alpha / divisor * pixels), 1))
     return counts
+
+
+def unlike(colour: Tensor, shown: Tensor, stream: Tensor, step: Tensor | int) -> Tensor:
+    """Corner colours that differ from those ``shown``: drawn again where they do not.
+
+    The released code draws until they differ. All other corners are then equally likely, so one
+    more draw does: a random choice of channels, not none, is turned to the opposite corner.
+
+    Args:
+        colour: ``(n, k, depth)`` random corner colours.
+        shown: ``(n, k, depth)`` colours that they must not have.
+        stream: ``(n,)`` random streams.
+        step: ``(n,)`` or one number: which query the colours are for.
+    """
+    _, k, depth = colour.shape
+    few = min(depth, 30)  # beyond, equal colours are too rare to count
+    turns = 1 + rng.bits(stream, step, _AGAIN, k).long() % (2**few - 1)
+    turned = colour.clone()
+    turned[:, :, :few] -= turns[:, :, None] >> torch.arange(few, device=turns.device) & 1
+    same = (colour == shown).all(2, keepdim=True)
+    return torch.where(same, turned.abs(), colour)
 
 
 def draw_unused(taken: Tensor, u: Tensor, positions: int) -> Tensor:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import select
+import shlex
 import sys
 import traceback
 from importlib import import_module
@@ -94,8 +95,8 @@ def main() -> None:
     try:
         code = cli.main(standalone_mode=False)
         sys.stdout.flush()
-    except click.exceptions.Abort:
-        click.echo("interrupted", err=True)
+    except click.exceptions.Abort as error:
+        click.echo("\n".join(["interrupted", *_how_to_go_on(error.__cause__)]), err=True)
         sys.exit(INTERRUPTED)
     except click.ClickException as error:
         error.show()
@@ -114,7 +115,7 @@ def _fail(error: BaseException) -> NoReturn:
     code, text = _verdict(error)
     if os.environ.get("BRUSLE_TRACEBACK"):
         traceback.print_exception(error)
-    click.echo(f"error: {text}", err=True)
+    click.echo("\n".join([f"error: {text}", *_how_to_go_on(error)]), err=True)
     sys.exit(code)
 
 
@@ -144,3 +145,10 @@ def _nobody_reads() -> bool:
         # or Python complains when it flushes at the very end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return closed
+
+
+def _how_to_go_on(error: BaseException | None) -> list[str]:
+    """What an evaluation that was ended has stored, and the command that does the rest."""
+    stored = getattr(error, "__notes__", [])
+    command = shlex.join(["brusle", *sys.argv[1:]])
+    return [*stored, f"the same command goes on: {command}"] if stored else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from brusle.cli.options import eot_option, search_options, victim_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from torch import Tensor
 
     from brusle.report.effects import EffectMaps
     from brusle.results import AttackResult
@@ -32,6 +35,12 @@ if TYPE_CHECKING:
 @search_options(queries=500)
 @eot_option
 @click.option(
+    "--size",
+    type=click.IntRange(min=2),
+    help="Bring the image to SIZE x SIZE: shorter side resized, middle cut out. Default: as the "
+    "victim frames photographs, and as it is if the victim does not say.",
+)
+@click.option(
     "--start",
     type=click.Path(path_type=Path),
     help="Image to start at, for decision-based attacks (of the target class, if there is one), or "
@@ -40,12 +49,13 @@ if TYPE_CHECKING:
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Adversarial PNG. Default: IMAGE-adversarial.png beside the image.",
+    help="Adversarial image, to FILE.png. Default: IMAGE-adversarial.png beside the image.",
 )
 @click.option(
     "--picture",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Also draw original, adversarial image and changed pixels side by side.",
+    help="Also draw original, adversarial image and changed pixels side by side, to FILE.png (or "
+    ".jpg, .webp, .pdf).",
 )
 @click.option(
     "--effects",
@@ -67,12 +77,16 @@ def command(
     seed: int,
     as_json: bool,
     eot: int,
+    size: int | None,
     start: Path | None,
     out: Path | None,
     picture: Path | None,
     effects: Path | None,
 ) -> int:
     """Attack one IMAGE file and write the adversarial PNG.
+
+    The PNG has the size of what was attacked; the output says so, and whether IMAGE was resized or
+    cropped to it.
 
     Exits with 1 if no adversarial image was found within the budget of pixels and queries.
     """
@@ -82,24 +96,30 @@ def command(
     from brusle.cli import NOT_FOUND, VICTIM_FAILED
     from brusle.cli.options import open_victim
     from brusle.data import read_image, save_image
+    from brusle.data.images import fit_for, frame, open_picture
     from brusle.errors import VictimError
-    from brusle.oracle import Oracle, traits
-    from brusle.report.effects import follow, require_bandit, require_format
-    from brusle.report.gallery import Example, class_name, count, gallery, require_picture
+    from brusle.evaluation.display import watched
+    from brusle.names import require_ending
+    from brusle.oracle import Oracle, check_shape, traits
+    from brusle.report.effects import FORMATS, follow, require_bandit
+    from brusle.report.gallery import PICTURES, Example, class_name, count, gallery
 
+    for asked, endings in ((out, (".png",)), (picture, PICTURES), (effects, FORMATS)):
+        if asked is not None:
+            require_ending(asked, endings)
     attack = make(spec, pixels, queries, minimal)
     if effects is not None:
         require_bandit(attack)
-        require_format(effects)
-    if picture is not None:
-        require_picture(picture)
     model = open_victim(victim, device, defences)
     known = traits(model)
     names: Sequence[str] = known.classes or ()
     aim = None if target is None else class_number(target, names)
     truth = None if label is None else class_number(label, names)
-    original = read_image(image, known.shape, known.framing)
-    starts = None if start is None else read_image(start, known.shape, known.framing)[None]
+    framing, shape = fit_for(known, size)
+    file = open_picture(image, shape[0] if shape else 3)
+    original = frame(file, image, shape, framing)
+    check_shape(original.shape, model, f"pixels of {image}")
+    starts = None if start is None else read_image(start, shape, framing)[None]
     look = Oracle(model, problems=1, limit=0, batch_size=1)
     if truth is None:
         answers = look.ask(torch.zeros(1, dtype=torch.int64), original[None], "clean")
@@ -108,17 +128,21 @@ def command(
         truth = int(answers.labels[0])
     options: dict[str, Any] = {"seed": seed, "starts": starts, "eot": eot}
     maps: EffectMaps | None = None
-    if effects is None:
-        targets = None if aim is None else [aim]
-        result = attack(model, original[None], [truth], targets, **options)
-    else:
-        result, maps = follow(attack, model, original, truth, aim, **options)
+    with watched() as display:
+        if display is not None:
+            options["on_progress"] = partial(display.show, attack, attack.label)
+        if effects is None:
+            targets = None if aim is None else [aim]
+            result = attack(model, original[None], [truth], targets, **options)
+        else:
+            result, maps = follow(attack, model, original, truth, aim, **options)
     result.ledger.clean += look.ledger.clean
 
     before = class_name(names, int(result.clean_labels[0]))
     after = class_name(names, int(result.labels[0]))
     found, changed, spent = bool(result.success[0]), int(result.pixels[0]), int(result.queries[0])
     path = out or image.with_name(f"{image.stem}-adversarial.png")
+    file_size = (file.height, file.width)
     if found:
         save_image(result.images[0], path)
         if picture is not None:
@@ -129,13 +153,15 @@ def command(
         ending = f"{'adversarial' if found else 'best so far'}: {after}"
         _write_effects(maps, effects, f"{image.name} and {victim}", f"original: {before}", ending)
     if as_json:
-        click.echo(json.dumps(_as_json(result, names, path if found else None), indent=2))
+        said = _as_json(result, names, file_size, path if found else None)
+        click.echo(json.dumps(said, indent=2))
     elif found:
         effort = f"{count(changed, 'pixel')} changed, {count(spent, 'query')}"
         held = "verified"
         if result.randomised:
             held = "stable" if result.stable[0] else "a first hit that is not stable"
-        click.echo(f"{before} -> {after}: {effort}; {held}, written to {path}")
+        where = f"written to {path} ({_sizes(original, file_size)})"
+        click.echo(f"{before} -> {after}: {effort}; {held}, {where}")
     else:
         click.echo(_why_not(result, before, class_name(names, truth)))
     if result.status[0] in ("error", "unverified"):
@@ -150,6 +176,15 @@ def _write_effects(maps: EffectMaps, path: Path, title: str, before: str, after:
         save(maps, path)
     else:
         draw(maps, path, title, before, after)
+
+
+def _sizes(attacked: Tensor, file_size: tuple[int, int]) -> str:
+    """The size of the PNG, and that of the file if it is another."""
+    _, height, width = attacked.shape
+    text = f"{height} x {width} pixels"
+    if (height, width) == file_size:
+        return text
+    return f"{text}, resized or cropped from {file_size[0]} x {file_size[1]}"
 
 
 def class_number(text: str, names: Sequence[str]) -> int:
@@ -175,7 +210,9 @@ def _why_not(result: AttackResult, seen: str, truth: str) -> str:
     return f"still {seen}: no adversarial image found within {limit}"
 
 
-def _as_json(result: AttackResult, names: Sequence[str], path: Path | None) -> dict[str, Any]:
+def _as_json(
+    result: AttackResult, names: Sequence[str], file_size: tuple[int, int], path: Path | None
+) -> dict[str, Any]:
     from brusle.report.gallery import class_name
 
     difference = (result.images[0] != result.problems.images[0]).any(0).nonzero().tolist()
@@ -193,5 +230,7 @@ def _as_json(result: AttackResult, names: Sequence[str], path: Path | None) -> d
             {"row": row, "column": column, "colour": levels[:, row, column].tolist()}
             for row, column in difference
         ],
+        "size": list(result.images.shape[2:]),
+        "file_size": list(file_size),
         "out": None if path is None else str(path),
     }

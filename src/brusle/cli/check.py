@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from brusle.cli.options import data_option, victim_options
+
+if TYPE_CHECKING:
+    from brusle.evaluation.preflight import Effort, Preflight
 
 _MARKS = {"ok": ("ok", "green"), "warning": ("note", "yellow"), "failure": ("FAIL", "red")}
 
@@ -22,14 +27,20 @@ _MARKS = {"ok": ("ok", "green"), "warning": ("note", "yellow"), "failure": ("FAI
     help="Images to look at, evenly over the classes.",
 )
 @click.option(
-    "--images",
+    "--queries",
+    type=click.IntRange(min=1),
+    help="Most queries that the check may take; with few, it looks at fewer images. Default: what "
+    "--limit images take.",
+)
+@click.option(
+    "--planned-images",
     type=click.IntRange(min=1),
     default=100,
     show_default=True,
     help="Images of the evaluation whose cost is estimated.",
 )
 @click.option(
-    "--queries",
+    "--planned-queries",
     type=click.IntRange(min=1),
     default=500,
     show_default=True,
@@ -43,16 +54,18 @@ def command(
     defences: tuple[str, ...],
     data: str,
     limit: int,
-    images: int,
-    queries: int,
+    queries: int | None,
+    planned_images: int,
+    planned_queries: int,
     batch_size: int | None,
     as_json: bool,
 ) -> int:
     """Look at a victim and data before an evaluation.
 
     Is the model in evaluation mode, are its answers finite, deterministic and independent of the
-    batch, do classes, shape and range of the images fit, how accurate and how quick is it? Exits
-    with 3 if results of an evaluation could not be trusted.
+    batch, do classes, shape and range of the images fit, how accurate and how quick is it? Says
+    first how many queries that takes. Exits with 3 if results of an evaluation could not be
+    trusted.
     """
     from brusle.cli import VICTIM_FAILED
     from brusle.cli.options import open_victim
@@ -60,11 +73,30 @@ def command(
 
     model = open_victim(victim, device, defences)
     preflight = check(
-        model, data, limit=limit, images=images, queries=queries, batch_size=batch_size
+        model,
+        data,
+        limit=limit,
+        queries=queries,
+        planned_images=planned_images,
+        planned_queries=planned_queries,
+        batch_size=batch_size,
+        on_effort=partial(_announce, as_json),
     )
     if as_json:
         click.echo(json.dumps(preflight.as_dict(), indent=2))
-        return VICTIM_FAILED if preflight.failed else 0
+    else:
+        _show(preflight)
+    return VICTIM_FAILED if preflight.failed else 0
+
+
+def _announce(as_json: bool, effort: Effort) -> None:
+    """Before the first query."""
+    images, queries, most = effort.images, effort.queries, effort.most
+    more = f", or {most} if accuracy is low" if most > queries else ""
+    click.echo(f"looks at {images} images with {queries} queries{more}", err=as_json)
+
+
+def _show(preflight: Preflight) -> None:
     click.secho(f"{preflight.victim} on {preflight.data}", bold=True)
     for finding in preflight.findings:
         mark, colour = _MARKS[finding.verdict]
@@ -72,5 +104,5 @@ def command(
         if finding.verdict != "ok":
             click.secho(f"{'':25}see {finding.anchor}", dim=True)
     verdict = "results cannot be trusted yet" if preflight.failed else "ready for an evaluation"
-    click.echo(f"{verdict}; this check took {preflight.queries} queries")
-    return VICTIM_FAILED if preflight.failed else 0
+    lost = f", and {preflight.lost} images were sent in vain" if preflight.lost else ""
+    click.echo(f"{verdict}; this check took {preflight.queries} queries{lost}")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from brusle.report.comparison import Section
 
 
@@ -26,84 +25,75 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     help="Number of queries at which success rates are compared. Default: the query limit.",
 )
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write it, to FILE.html, FILE.md or FILE.json.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(
-    runs: tuple[Path, ...], baseline: str | None, queries: int | None, as_json: bool
+    runs: tuple[Path, ...],
+    baseline: str | None,
+    queries: int | None,
+    out: Path | None,
+    as_json: bool,
 ) -> int:
     """Compare runs, or the attacks of one run, on the same images.
 
     Every other RUN is compared with the first, and in each RUN every other attack with the first.
-    Settings are matched by goal, pixels, seed, eot and attack; the only setting of a goal and
-    number of pixels also with the only one of the other run. Only problems (image, label, target)
-    that both attacked count. Exits with 2 if nothing could be compared.
+    Settings are matched by goal, pixels, seed, eot and attack; the only attack of a goal and number
+    of pixels also with the only one of the other run. All seeds that both have are pooled. Only
+    problems (image, label, target) that both attacked count. A sentence says what all lines say
+    together. Exits with 2 if nothing could be compared.
     """
     from contextlib import ExitStack
 
-    from rich.console import Console
-    from rich.markup import escape
-
     from brusle.cli import BAD_INPUT
     from brusle.evaluation.runs import Run
+    from brusle.names import require_ending
     from brusle.report.comparison import compare_runs
+    from brusle.report.comparison_page import comparison_page
+    from brusle.report.files import PAGES, write_text
+    from brusle.report.markdown import comparison_markdown
 
+    if out is not None:
+        require_ending(out, PAGES)
     with ExitStack() as stack:
         opened = [Run.open(folder) for folder in runs]
         for run in opened:
             stack.enter_context(run.store)
         sections = compare_runs(opened, baseline, queries)
+        told = json.dumps([section.as_dict() for section in sections], indent=2)
+        if out is not None:
+            write_text(
+                out,
+                html=lambda: comparison_page(sections, opened),
+                markdown=lambda: comparison_markdown(sections),
+                json=lambda: told,
+            )
     if as_json:
-        click.echo(json.dumps([section.as_dict() for section in sections], indent=2))
+        click.echo(told)
     else:
-        console = Console(highlight=False)
-        for section in sections:
-            console.print(f"[bold]{escape(section.title)}[/]")
-            if section.lines:
-                console.print(_table(section))
-            for text in _remarks(section):
-                console.print(escape(text), soft_wrap=False)
-            console.print()
+        _show(sections)
+    if out is not None:
+        click.echo(f"comparison written to {out}", err=as_json)
     done = any(line.found is not None for section in sections for line in section.lines)
     return 0 if done else BAD_INPUT
 
 
-def _table(section: Section) -> Table:
-    """One line for each match; fits a terminal of 80 columns."""
+def _show(sections: Sequence[Section]) -> None:
+    from rich.console import Console
     from rich.markup import escape
 
-    from brusle.report.tables import estimate, number, plain_table
+    from brusle.report.tables import comparison_table
 
-    table = plain_table()
-    table.add_column("setting", overflow="fold", min_width=12)
-    table.add_column("base\nASR %", justify="right", no_wrap=True)
-    table.add_column("other\nASR %", justify="right", no_wrap=True)
-    table.add_column("difference\n\\[95 % CI]", justify="right", no_wrap=True)
-    table.add_column("queries, ratio\n\\[95 % CI]", justify="right", no_wrap=True)
-    table.add_column("pairs", justify="right", no_wrap=True)
-    for line in section.lines:
-        difference = ratio = "-"
-        if line.found is not None:
-            difference = estimate(line.found.difference, 0, "+.1f", 100)
-            ratio = estimate(line.found.ratio, 1, ".2f")
-        table.add_row(
-            escape(section.label(line)),
-            *(number(100 * rate.value, 1) for rate in line.rates),
-            escape(difference),
-            escape(ratio),
-            str(line.rates[0].count),
-        )
-    at = sorted({line.queries for line in section.lines})
-    table.caption = (
-        f"ASR within {' or '.join(map(str, at))} queries, of the pairs that both attacked. "
-        f"Difference in points, other minus base; ratio of mean queries, a failure counting as the "
-        f"limit. *: the interval excludes 0 (ratio: 1), as it does by chance in 1 of 20 lines."
-    )
-    return table
-
-
-def _remarks(section: Section) -> list[str]:
-    failed = [f"{section.label(line)}: {line.problem}" for line in section.lines if line.problem]
-    return [
-        *(f"note: {note}" for note in section.notes),
-        *(f"no match: {name}" for name in section.unmatched),
-        *(f"not compared: {text}" for text in failed),
-    ]
+    console = Console(highlight=False)
+    for section in sections:
+        console.print(f"[bold]{escape(section.title)}[/]")
+        for verdict in section.verdicts:
+            console.print(escape(verdict.text))
+        if section.lines:
+            console.print(comparison_table(section))
+        for text in section.remarks():
+            console.print(escape(text), soft_wrap=False)
+        console.print()

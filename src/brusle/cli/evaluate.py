@@ -76,8 +76,8 @@ if TYPE_CHECKING:
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Run folder. Default: runs/ and a name that is the same for the same plan. What it holds "
-    "is not run again.",
+    help="Run folder. Default: runs/ and a name that is the same for the same plan, images and "
+    "weights. What it holds is not run again.",
 )
 @click.pass_context
 def command(
@@ -95,28 +95,31 @@ def command(
 ) -> int:
     """Attack many images; print a table and write a run folder.
 
-    Without options this is the demo: the bundled CIFAR-10 ResNet-20 against BruSLe on 100 of the
-    bundled test images, untargeted and targeted. The run folder gets rows.csv and rows.json (a
-    row per image), run.json (settings, versions, summary), pairs.json (images and targets, with
-    hashes), gallery.png, curve.png (success by number of queries), and every adversarial image as
-    PNG. results.sqlite holds every finished attack from the moment it is finished: the same command
+    Without options this is the demo: the bundled CIFAR-10 ResNet-20 against BruSLe and PixelBandit
+    on 100 of the bundled test images, untargeted and targeted. What is plainly wrong with a victim
+    (it only guesses, wants another range of input, answers NaN) is said first and kept with the
+    results; `brusle check` looks closer. The run folder gets rows.csv and rows.json (a row per
+    image), run.json (settings, versions, summary), pairs.json (images and targets, with hashes),
+    gallery.png, curve.png (success by number of queries), and every adversarial image as PNG.
+    results.sqlite holds every finished attack from the moment it is finished: the same command
     with the same --out goes on where it was interrupted, and one with more attacks or budgets adds
     them.
     """
     from rich.console import Console
 
-    from brusle.cli.display import Display
+    from brusle.evaluation.display import Display
 
     plan = _plan(context, config)
     console = Console(stderr=as_json)
     with Display(console) as display:
         run = plan.evaluate(
-            out or Path("runs") / plan.name,
+            out or plan.folder,
             device=device,
             batch_size=batch_size,
             engine=engine(workers, address),
             retry_errors=retry_errors,
             on_progress=display.update,
+            on_warning=display.warn,
         )
     return _show(run, console, as_json)
 
@@ -141,22 +144,19 @@ def _plan(context: click.Context, config: Path | None) -> Plan:
 
 
 def _show(run: Run, console: Console, as_json: bool) -> int:
-    """Print the table, write the gallery, and say where things are."""
+    """Print the table, and say where things are."""
     from brusle.cli import VICTIM_FAILED
-    from brusle.report.curves import curve
-    from brusle.report.gallery import gallery, run_examples
+    from brusle.evaluation.display import print_warning
     from brusle.report.tables import flag_lines, summary_table
 
     assert run.folder is not None
     console.print(summary_table(run))
+    for topic, text in run.warnings.items():
+        print_warning(console, f"{topic}: {text}")
     for note in run.notes:
         console.print(f"[yellow]note[/]: {note}")
     for line in flag_lines(run):
         console.print(f"[yellow]caution[/]: {line}")
-    curve(run, run.folder / "curve.png")
-    examples = run_examples(run)
-    if examples:
-        gallery(examples, run.folder / "gallery.png", f"{run.victim} on {run.data}")
     if run.resumed:
         console.print(f"{run.resumed} attacks were stored already and not run again")
     console.print(f"{run.seconds:.0f} s; rows, summary and pictures are in [bold]{run.folder}[/]")

@@ -21,7 +21,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     type=click.Path(file_okay=False, path_type=Path),
     help="Adversarial images as PNG, to this folder.",
 )
-@click.option("--npz", type=_FILE, help="Adversarial images as arrays, to this file.")
+@click.option("--npz", type=_FILE, help="Adversarial images as arrays, to FILE.npz.")
 @click.option("--data", help="Where the original images are. Default: as the run says.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 def command(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any, Literal, get_args, get_origin
 
 import click
 
@@ -52,13 +53,26 @@ def _presets() -> dict[str, str]:
 def _attacks() -> dict[str, str]:
     from dataclasses import fields
     from inspect import getmodule
+    from typing import get_type_hints
 
     from brusle.attacks import ATTACKS
 
     lines = {}
     for name, attack in ATTACKS.items():
-        options = [f for f in fields(attack) if f.name not in ("pixels", "queries")]
-        text = ", ".join(f"{f.name}={f.default}" for f in options)
+        kinds = get_type_hints(attack)
+        options = [
+            f"{f.name}={f.default}{_others(kinds[f.name], f.default)}"
+            for f in fields(attack)
+            if f.name not in ("pixels", "queries")
+        ]
+        text = ", ".join(options)
         about = (getattr(getmodule(attack), "__doc__", "") or "").splitlines()[0]  # cites the paper
         lines[name] = f"{about} Needs {attack(pixels=1).needs}. Options: {text}"
     return lines
+
+
+def _others(kind: Any, default: object) -> str:
+    """The other values of an option that has a few, as `` (or uniform, gaussian)``."""
+    if get_origin(kind) is not Literal:
+        return ""
+    return f" (or {', '.join(value for value in get_args(kind) if value != default)})"

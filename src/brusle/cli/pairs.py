@@ -24,7 +24,7 @@ from brusle.cli.options import data_option, targets_option, victim_options
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("pairs.json"),
     show_default=True,
-    help="The manifest to write.",
+    help="The manifest to write, FILE.json.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a summary as JSON.")
 def command(
@@ -47,7 +47,9 @@ def command(
     """
     from brusle.cli.options import number_or_all, open_victim
     from brusle.evaluation import choose
+    from brusle.names import require_ending
 
+    require_ending(out, [".json"])
     model = None if any_image else open_victim(victim, device, defences)
     manifest = choose(data, model, images=images, targets=number_or_all(targets), seed=seed)
     manifest.write(out)

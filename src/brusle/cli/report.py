@@ -13,7 +13,8 @@ import click
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="HTML file. Default: report.html in the run folder.",
+    help="FILE.html, or FILE.md or FILE.json, which hold what --md and --json print. Default: "
+    "report.html in the run folder.",
 )
 @click.option("--data", help="Where the original images are. Default: as the run says.")
 @click.option("--md", "as_markdown", is_flag=True, help="Print a summary in Markdown instead.")
@@ -27,14 +28,17 @@ def command(
     it, tables with intervals, curves, classes, seeds, comparisons, examples and provenance.
     """
     from brusle.cli.status import is_written
-    from brusle.errors import DataError
     from brusle.evaluation.runs import Run
+    from brusle.names import require_ending
     from brusle.report.content import gather
+    from brusle.report.files import PAGES, write_text
     from brusle.report.markdown import markdown
     from brusle.report.page import page
 
     if as_json and as_markdown:
         raise click.UsageError("choose one of --md and --json")
+    path = out or run / "report.html"
+    require_ending(path, PAGES)
     writing = is_written(run)  # first: if it has ended by now, what is read next is final
     opened = Run.open(run, data)
     with opened.store:
@@ -45,11 +49,10 @@ def command(
             click.echo(markdown(content), nl=False)
         if out is None and (as_json or as_markdown):
             return
-        text = page(content, opened)
-    path = out or run / "report.html"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror}; choose another --out") from error
+        write_text(
+            path,
+            html=lambda: page(content, opened),
+            markdown=lambda: markdown(content),
+            json=lambda: json.dumps(content.as_dict(), indent=2),
+        )
     click.echo(f"report written to {path}", err=as_json or as_markdown)

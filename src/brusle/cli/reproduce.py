@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder. Default: runs/ and a name that follows from the plan, so that the same command "
-    "goes on where it was interrupted.",
+    help="Folder. Default: runs/ and a name that follows from plan and weights, so that the same "
+    "command goes on where it was interrupted.",
 )
 @click.option("--plan", "only_plan", is_flag=True, help="Print the plans as YAML and run nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -78,7 +78,8 @@ def command(
 
     PRESET is one of `brusle list presets`. Without options it is as large as in the paper; --limit
     and --queries make it smaller. Where the paper's model is not to be had, a bundled one stands
-    in for it, and the output says so.
+    in for it, and the output says so. Where the paper has a figure and no table, what its text
+    claims is checked: each claim is held, within noise or contradicted.
 
     The folder gets reproduction.json, reproduction.md and reproduction.png, and a run folder for
     each model, which `brusle status`, `verify` and `export` read.
@@ -102,6 +103,7 @@ def command(
             retry_errors=retry_errors,
             on_part=bars.begin,
             on_progress=bars.update,
+            on_warning=bars.warn,
             **scale,
         )
     return _show(done, console, as_json)
@@ -116,11 +118,15 @@ class _Bars(ExitStack):
 
     def begin(self, job: Job) -> None:
         """Called by `reproduce` before a part."""
-        from brusle.cli.display import Display
+        from brusle.evaluation.display import Display
 
         self.close()
         self._console.print(f"{job.part.name}: {job.victim}{job.part.behind}")
         self._display = self.enter_context(Display(self._console))
+
+    def warn(self, text: str) -> None:
+        """Called by `evaluate` before the first attack of a part."""
+        self._display.warn(text)
 
     def update(self, setting: Record, progress: Progress) -> None:
         """Called by `evaluate` after every round."""
@@ -143,15 +149,15 @@ def _show(done: Reproduction, console: Console, as_json: bool) -> int:
     from rich.markup import escape
 
     from brusle.cli import VICTIM_FAILED
-    from brusle.report.reproduction import LEGEND, blocks, markdown, notes, picture, title
+    from brusle.report.reproduction import all_blocks, introduction, markdown, notes, picture, title
 
     (done.folder / "reproduction.md").write_text(markdown(done))
     picture(done, done.folder / "reproduction.png")
     console.print(f"\n[bold]{done.preset.name}[/]: {escape(done.preset.summary)}")
-    console.print(escape(LEGEND))
+    console.print(escape(introduction(done)))
     for outcome in done.outcomes:
         console.print(f"\n[bold]{escape(title(outcome))}[/]")
-        for block in blocks(outcome):
+        for block in all_blocks(outcome):
             console.print(_table(block))
         for note in notes(outcome):
             console.print(escape(f"- {note}"))
@@ -166,18 +172,19 @@ def _show(done: Reproduction, console: Console, as_json: bool) -> int:
 
 
 def _table(block: Block) -> Table:
-    """Fits a terminal of 80 columns; a line between budgets."""
+    """Fits a terminal of 80 columns; a line between groups of rows."""
     from rich.markup import escape
 
     from brusle.report.tables import plain_table
 
     table = plain_table()
-    for header in block.headers:
-        table.add_column(escape(header), justify="right", no_wrap=True)
-    budgets = [row[0] for row in block.rows]
-    several = len(set(budgets)) < len(budgets)
+    for at, header in enumerate(block.headers):
+        words = block.worded and at == 0
+        table.add_column(escape(header), justify="left" if words else "right", no_wrap=True)
+    groups = [row[0] for row in block.rows]
+    several = len(set(groups)) < len(groups)
     for at, row in enumerate(block.rows):
-        new = at == 0 or budgets[at] != budgets[at - 1]
-        last = several and budgets[at + 1 : at + 2] != budgets[at : at + 1]
-        table.add_row(row[0] if new else "", *map(escape, row[1:]), end_section=last)
+        new = at == 0 or groups[at] != groups[at - 1]
+        last = several and groups[at + 1 : at + 2] != groups[at : at + 1]
+        table.add_row(escape(row[0]) if new else "", *map(escape, row[1:]), end_section=last)
     return table

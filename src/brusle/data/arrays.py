@@ -98,18 +98,31 @@ def _images(path: Path, arrays: dict[str, NDArray[Any]], layout: str) -> NDArray
             f"or (n, height, width, channels)"
         )
     if images.dtype != np.uint8:
-        if images.dtype.kind != "f":
-            raise DataError(
-                f"the images of {path} are {images.dtype}: give uint8 in 0 ... 255 or floats in "
-                f"0 ... 1"
-            )
-        if not bool(((images >= 0) & (images <= 1)).all()):  # NaN is in no range
-            raise DataError(
-                f"the images of {path} are floats outside of 0 ... 1: scale them, or save uint8"
-            )
+        _check_floats(path, images)
     if layout == "auto":
         layout = _layout(path, images.shape)
     return images if layout == "nchw" else images.transpose(0, 3, 1, 2)
+
+
+def _check_floats(path: Path, images: NDArray[Any]) -> None:
+    if images.dtype.kind != "f":
+        scale = ", as in x / 65535" if images.dtype == np.uint16 else ""
+        raise DataError(
+            f"the images of {path} are {images.dtype}: give uint8 in 0 ... 255 or floats in "
+            f"0 ... 1{scale}"
+        )
+    low, high = (images.min(), images.max()) if len(images) else (0, 0)
+    if low >= 0 and high <= 1:
+        return
+    if not np.isfinite(images).all():
+        what = "NaN" if np.isnan(images).any() else "infinite values"
+        raise DataError(f"the images of {path} have {what}: give finite numbers in 0 ... 1")
+    remedy = "scale them, as in x / 255, or save uint8"
+    if low < 0:
+        remedy = "undo their normalisation, which belongs into the victim (?mean=&std=)"
+    raise DataError(
+        f"the images of {path} are floats from {low:g} to {high:g}, outside of 0 ... 1: {remedy}"
+    )
 
 
 def _layout(path: Path, shape: tuple[int, ...]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from brusle.data.images import Framing, Shape, imagenet_framing, read_image
+from brusle.data.images import Framing, Shape, fit_for, imagenet_framing, read_image
 from brusle.data.sets import Source, file_names
 from brusle.errors import DataError, InputError
 from brusle.names import Name, hint
@@ -51,15 +51,11 @@ def _wanted(name: Name, like: Traits) -> tuple[Framing | None, Shape | None]:
     """Framing and shape from the option ``size`` or the victim; None where neither says."""
     size = name.take("size")
     name.done()
-    if size is not None:
-        if not size.isdecimal() or int(size) < 1:
-            raise InputError(
-                f"option size of {name.text!r} is {size!r}: give a whole number of at least 1"
-            )
-        side = int(size)
-        return Framing(side, (side, side)), (like.shape[0] if like.shape else 3, side, side)
-    framing: Framing | None = like.framing
-    return framing, like.shape or (None if framing is None else (3, *framing.crop))
+    if size is not None and (not size.isdecimal() or int(size) < 1):
+        raise InputError(
+            f"option size of {name.text!r} is {size!r}: give a whole number of at least 1"
+        )
+    return fit_for(like, None if size is None else int(size))
 
 
 def _place(name: Name) -> Path:

@@ -1,20 +1,30 @@
-"""Single images from and to files, and how photographs are brought to a model's size."""
+"""Single images from and to files, and how photographs are brought to a model's size.
+
+Every image file goes through `open_picture`, so that there is one policy: see docs/data.md.
+"""
 
 from __future__ import annotations
 
+import os
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from brusle.errors import DataError, InputError
+from brusle.errors import BrusleError, DataError, InputError
+from brusle.oracle import Traits
 
 Shape = tuple[int, int, int]  # channels, height, width
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+_ALPHA = ("LA", "PA", "La", "RGBA", "RGBa")
+_LARGEST = 32  # times that a photograph may be enlarged
+_16_BIT = {"PNG", "PPM", "JPEG2000"}  # formats whose wide integers Pillow scales to 16 bits
+_TIFF_BITS, _TIFF_MEANING, _BLACK_IS_ZERO = 258, 262, 1
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,7 @@ class Framing:
         if self.resize is not None:
             short = min(image.size)
             size = [int(side * self.resize / short) for side in image.size]
+            _check_enlargement(image.size, size)
             how = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
             image = image.resize((size[0], size[1]), how[self.filter])
         width, height = image.size
@@ -53,34 +64,73 @@ def imagenet_framing(size: tuple[int, int]) -> Framing:
     return Framing(max(size) * 8 // 7, size)
 
 
+def fit_for(like: Traits, size: int | None = None) -> tuple[Framing | None, Shape | None]:
+    """Framing and shape of the images for a victim; None where nobody says.
+
+    Args:
+        like: what the victim says of itself.
+        size: side of a square to frame images to, whatever the victim says.
+    """
+    if size is not None:
+        return Framing(size, (size, size)), (like.shape[0] if like.shape else 3, size, size)
+    framing: Framing | None = like.framing
+    return framing, like.shape or (None if framing is None else (3, *framing.crop))
+
+
 def read_image(
     path: str | Path, shape: Shape | None = None, framing: Framing | None = None
 ) -> Tensor:
     """Read an image file as ``(c, h, w)`` float32 in [0, 1].
 
     Args:
-        path: any format that Pillow reads.
+        path: any format that Pillow reads; see `open_picture`.
         shape: what the victim wants; colours are converted.
         framing: how to bring another size to the victim's; None refuses other sizes.
     """
-    channels = shape[0] if shape else 3
+    return frame(open_picture(path, shape[0] if shape else 3), path, shape, framing)
+
+
+def open_picture(path: str | Path, channels: int = 3) -> Image.Image:
+    """An image file as a picture of 8-bit levels, upright, not framed yet.
+
+    The orientation that EXIF gives is applied, 16-bit numbers become the nearest 8-bit level, and
+    of an animation the first frame is taken. An image with transparent pixels is refused: what they
+    look like depends on a background that the file does not name.
+
+    Args:
+        path: any format that Pillow reads.
+        channels: 1 is grey, 3 is RGB, 4 is RGB with the alpha channel.
+    """
     if channels not in _MODES:
         raise InputError(f"the victim takes {channels} channels, which no image file has")
     try:
-        with Image.open(path) as file:
-            picture = file.convert(_MODES[channels])
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        if os.stat(path).st_size == 0:
+            raise DataError(f"{path} is empty: copy or fetch it again")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path) as file:
+                picture = _decode(file, path, channels)
+    except BrusleError:
+        raise
+    except (FileNotFoundError, IsADirectoryError, PermissionError, NotADirectoryError) as error:
         raise DataError(f"cannot open {path}: {error.strerror}") from error
-    except (
-        UnidentifiedImageError,
-        Image.DecompressionBombError,
-        OSError,
-        SyntaxError,
-        ValueError,
-    ) as error:
+    except UnidentifiedImageError as error:
+        raise DataError(
+            f"{path} is no image that can be read: give a PNG, JPEG or similar file"
+        ) from error
+    except Exception as error:  # decoders of damaged files raise anything
         raise DataError(
             f"{path} is no image that can be read ({error}): give a PNG, JPEG or similar file"
         ) from error
+    if picture.width * picture.height < 2:
+        raise DataError(f"{path} is a single pixel: give an image of more")
+    return picture
+
+
+def frame(
+    picture: Image.Image, path: str | Path, shape: Shape | None, framing: Framing | None
+) -> Tensor:
+    """A picture from `open_picture` in the victim's size; arguments as in `read_image`."""
     if framing is not None and (shape is None or (picture.height, picture.width) != shape[1:]):
         try:
             picture = framing.apply(picture)
@@ -94,7 +144,7 @@ def read_image(
         _, h, w = shape
         raise InputError(
             f"{path} is {image.shape[1]} x {image.shape[2]} pixels, the victim takes {h} x {w}: "
-            f"resize it first"
+            f"resize it first, or let brusle do so (attack --size N, folder:DIR?size=N)"
         )
     return image
 
@@ -104,3 +154,62 @@ def save_image(image: Tensor, path: str | Path) -> None:
     levels = (image.detach().cpu().numpy() * 255).round().astype(np.uint8)
     pixels = levels[0] if len(levels) == 1 else levels.transpose(1, 2, 0)
     Image.fromarray(pixels).save(path, format="PNG")
+
+
+def _decode(file: Any, path: str | Path, channels: int) -> Image.Image:
+    picture = ImageOps.exif_transpose(file)
+    if _is_transparent(picture) and (channels != 4 or _has_wide_key(picture)):
+        raise DataError(
+            f"{path} has transparent pixels, and what is behind them is not known: put it on a "
+            f"background and save it without transparency"
+        )
+    if picture.mode == "F" or picture.mode.startswith("I"):
+        if not _is_16_bit(file):
+            raise DataError(
+                f"{path} has pixels of mode {file.mode}, whose range is not known: save it with 8 "
+                f"bits, or as a 16-bit PNG"
+            )
+        picture = Image.fromarray(np.rint(np.asarray(picture) / 257).astype(np.uint8))
+    return picture.convert(_MODES[channels])
+
+
+def _is_transparent(picture: Image.Image) -> bool:
+    """Whether a pixel is not opaque; an alpha channel alone does not say so."""
+    key = picture.info.get("transparency")
+    if _has_wide_key(picture):
+        # of 16-bit colours Pillow keeps 8 bits, so that nobody can tell
+        return isinstance(key, tuple) or bool((np.asarray(picture) == key).any())
+    if key is None and picture.mode not in _ALPHA:
+        return False
+    return int(np.asarray(picture.convert("RGBA").getchannel("A")).min()) < 255
+
+
+def _has_wide_key(picture: Image.Image) -> bool:
+    """Whether the file calls a 16-bit level or colour transparent, which Pillow cannot convert."""
+    key = picture.info.get("transparency")
+    if isinstance(key, tuple):
+        return bool(max(key) > 255)
+    return key is not None and picture.mode.startswith("I")
+
+
+def _is_16_bit(file: Any) -> bool:
+    """Whether the integers of a file go from 0, black, to 65535, white."""
+    if file.format == "TIFF":
+        tags = file.tag_v2
+        plain = tags.get(_TIFF_BITS) == (16,) and tags.get(_TIFF_MEANING) == _BLACK_IS_ZERO
+        return bool(plain and file.mode.startswith("I;16"))
+    return bool(file.format in _16_BIT and file.mode.startswith("I"))
+
+
+def _check_enlargement(before: tuple[int, int], after: list[int]) -> None:
+    """Raise if there would be little image in what comes out, or more than memory holds."""
+    width, height = before
+    if after[0] > _LARGEST * width:
+        raise InputError(
+            f"{height} x {width} pixels would be enlarged more than {_LARGEST} times: give larger "
+            f"images"
+        )
+    if after[0] * after[1] > (Image.MAX_IMAGE_PIXELS or np.inf):
+        raise InputError(
+            f"{height} x {width} pixels would become {after[1]} x {after[0]}: cut a part out first"
+        )

@@ -44,6 +44,11 @@ class Setting:
     eot: int = 1
 
     @property
+    def key(self) -> str:
+        """Tells it from all others, also in the store."""
+        return f"{self.attack!r} {self.goal} seed={self.seed} eot={self.eot}"
+
+    @property
     def wants_start(self) -> bool:
         """Whether the attack should be given starting images for this goal."""
         return self.attack.wants_start(self.goal == "targeted")

@@ -16,9 +16,10 @@ from brusle.errors import DataError, InputError
 from brusle.evaluation.runs import Run, as_dict
 from brusle.evaluation.store import Row
 from brusle.evaluation.workload import Data
+from brusle.names import require_ending
 
 Rows = Iterable[dict[str, Any]]
-_MAYBE = {"target": int, "loss": float}  # columns that are empty in some rows
+_MAYBE = {"target": int, "loss": float, "pixels_needed": int}  # columns that are empty in some rows
 _PICTURES = (1, 3, 4)  # channels that a picture can have
 
 
@@ -29,13 +30,12 @@ def export_rows(folder: str | Path, path: str | Path) -> int:
         The number of rows.
     """
     path = Path(path)
-    if path.suffix not in _WRITERS:
-        raise InputError(f"cannot tell the format of {path}: name it {', '.join(_WRITERS)}")
+    ending = require_ending(path, list(_WRITERS))
     run = Run.open(folder)
     count = sum(sum(counts.values()) for counts in run.store.counts().values())
     if not count:
         raise DataError(f"no attack is stored in {folder} yet: wait for the first")
-    _write(_WRITERS[path.suffix], stored_rows(run), path)
+    _write(_WRITERS[ending], stored_rows(run), path)
     return count
 
 
@@ -94,12 +94,13 @@ def export_npz(folder: str | Path, path: str | Path, data: Data | None = None) -
 
     Args:
         folder: the run folder.
-        path: the file.
+        path: the file, FILE.npz.
         data: where the original images are, if not where the run says.
 
     Returns:
         The number of images.
     """
+    require_ending(path, [".npz"])
     images, rows, settings = [], [], []
     for setting, row, image in Run.open(folder, data).adversarial():
         images.append((image * 255).round().byte().numpy())

@@ -38,6 +38,11 @@ class Rate:
         half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
         return max(0.0, centre - half), min(1.0, centre + half)
 
+    def __str__(self) -> str:
+        """``61 % [54, 68]``, and ``-`` of nothing."""
+        low, high = (f"{100 * end:.0f}" for end in self.interval)
+        return f"{100 * self.value:.0f} % [{low}, {high}]" if self.count else "-"
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         low, high = self.interval

@@ -165,6 +165,7 @@ def choose(
     seed: int = 0,
     batch_size: int | None = None,
     device: str = "auto",
+    with_starts: bool = False,
 ) -> Manifest:
     """Choose images evenly over the classes, and targets for each.
 
@@ -180,6 +181,8 @@ def choose(
         seed: same seed, same choice.
         batch_size: most images in one call of the victim.
         device: where the victim runs.
+        with_starts: targets are only classes with an image that the victim classifies correctly,
+            for attacks that start at one; asking for them costs queries.
     """
     if images is not None and images < 1:
         raise InputError(f"images is {images}: it must be at least 1")
@@ -197,12 +200,18 @@ def choose(
         raise VictimError(f"no image of {place.name} could be classified: {failures[0]}")
     if not rows:
         raise InputError(f"the victim classifies no image of {place.name} correctly")
+    aims: Sequence[int] = range(classes)
+    if with_starts:
+        # classes take turns, so that so many images are one of each class that has one
+        one_each = _in_turn(place, oracle, len(set(place.labels.tolist())), seed, failures)
+        aims = sorted({int(place.labels[row]) for row in one_each})
     return manifest(
         place,
         rows,
         targets,
         seed,
         classes,
+        aims=aims,
         victim=None if model is None else model.name,
         queries=0 if oracle is None else int(oracle.ledger.clean.sum()),
     )
@@ -216,16 +225,18 @@ def manifest(
     classes: int,
     victim: str | None = None,
     queries: int = 0,
+    aims: Sequence[int] | None = None,
 ) -> Manifest:
-    """The manifest of the images in some rows of ``data``."""
+    """The manifest of the images in some rows of ``data``; ``aims`` are None for all classes."""
     if not rows:
         raise InputError(f"there are no images in {data.name}: give another folder or file")
     entries: list[Entry] = []
     for part in in_parts(rows, take(data, rows[:1]).images.nbytes):
         some = take(data, part)
         for name, label, image in zip(some.names, some.labels.tolist(), some.images, strict=True):
-            aims = _targets(image, label, targets, seed, classes)
-            entries.append(Entry(name, label, image_hash(image), aims))
+            others = [c for c in (range(classes) if aims is None else aims) if c != label]
+            mine = _targets(image, others, targets, seed)
+            entries.append(Entry(name, label, image_hash(image), mine))
     return Manifest(data.name, victim, seed, classes, queries, tuple(entries))
 
 
@@ -249,13 +260,10 @@ def number_of_classes(data: Source | Dataset, victim: Any = None) -> int:
     return len(named or data.classes) or int(data.labels.max()) + 1
 
 
-def _targets(
-    image: Tensor, label: int, targets: Targets, seed: int, classes: int
-) -> tuple[int, ...]:
-    """Other classes, a function of seed and image alone."""
+def _targets(image: Tensor, others: Sequence[int], targets: Targets, seed: int) -> tuple[int, ...]:
+    """Some of the other classes, a function of these, seed and image alone."""
     if targets == 0:
         return ()
-    others = [c for c in range(classes) if c != label]
     if targets == "all":
         return tuple(others)
     if not isinstance(targets, int) or not 1 <= targets <= len(others):

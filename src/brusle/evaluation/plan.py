@@ -15,16 +15,27 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    ValidationError,
+)
 
+import brusle
 from brusle.attacks import make, standard
 from brusle.attacks.base import AnyAttack
 from brusle.errors import DataError, InputError
+from brusle.evaluation.pairs import Manifest
+from brusle.evaluation.provenance import fingerprint
 from brusle.evaluation.runner import DEFAULT_PIXELS, evaluate
 from brusle.evaluation.runs import Run
 from brusle.evaluation.store import GoalName
@@ -38,8 +49,14 @@ def _several(value: Any) -> Any:
     return (value,) if isinstance(value, str | int) else value
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_several)]
-Counts = Annotated[tuple[PositiveInt, ...], BeforeValidator(_several)]
+def _each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What is given twice is wanted once, so that the plan is the same plan."""
+    return tuple(dict.fromkeys(values))
+
+
+_ONE_OR_SEVERAL, _EACH_ONCE = BeforeValidator(_several), AfterValidator(_each_once)
+Names = Annotated[tuple[str, ...], _ONE_OR_SEVERAL]
+Counts = Annotated[tuple[PositiveInt, ...], _ONE_OR_SEVERAL, _EACH_ONCE]
 
 
 class Plan(BaseModel):
@@ -70,13 +87,13 @@ class Plan(BaseModel):
     pairs: Path | None = None
     limit: PositiveInt | None = 100
     targets: PositiveInt | Literal["all"] = 1
-    goals: Annotated[tuple[GoalName, ...], BeforeValidator(_several)] = GOALS
-    attacks: Names = DEFAULT_ATTACKS
+    goals: Annotated[tuple[GoalName, ...], _ONE_OR_SEVERAL, _EACH_ONCE] = GOALS
+    attacks: Annotated[Names, _EACH_ONCE] = DEFAULT_ATTACKS
     standard: bool = False
     minimal: bool = False
     pixels: Counts | dict[GoalName, Counts] | None = None
     queries: PositiveInt = 300
-    seeds: Annotated[tuple[int, ...], BeforeValidator(_several), Field(min_length=1)] = (0,)
+    seeds: Annotated[tuple[int, ...], _ONE_OR_SEVERAL, _EACH_ONCE, Field(min_length=1)] = (0,)
     eot: PositiveInt = 1
 
     @classmethod
@@ -106,18 +123,29 @@ class Plan(BaseModel):
         """A short hash that names the plan: the same for the same plan, however it was written."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
 
-    @property
-    def name(self) -> str:
-        """A name for a run folder: for people, with the digest."""
-        return re.sub(r"[^a-z0-9]+", "-", self.victim.lower())[-40:] + f"-{self.digest}"
+    def folder(self, victim: Victim, manifest: Manifest) -> Path:
+        """Where results go if nobody says: another folder for all that must not be mixed.
 
-    def evaluate(self, out: str | Path | None = None, **options: Any) -> Run:
+        Its name is for people, with a hash of the plan, the images and the version of brusle, and
+        the first digits of the victim's `fingerprint`: the same command goes on with the same
+        weights, and begins anew with others.
+        """
+        facts = f"{self.digest} {manifest.digest} {brusle.__version__}"
+        title = re.sub(r"[^a-z0-9]+", "-", self.victim.lower())[-40:].strip("-")
+        parts = (title, hashlib.sha256(facts.encode()).hexdigest()[:12], fingerprint(victim)[:8])
+        return Path("runs") / "-".join(filter(None, parts))
+
+    def evaluate(
+        self,
+        out: str | Path | Callable[[Victim, Manifest], Path] | None = None,
+        **options: Any,
+    ) -> Run:
         """Do it.
 
         Args:
-            out: as in `brusle.evaluate`.
+            out: as in `brusle.evaluate`, for example `folder`.
             **options: arguments of `brusle.evaluate` that do not change results: ``device``,
-                ``batch_size``, ``engine``, ``on_progress``.
+                ``batch_size``, ``engine``, ``on_progress``, ``on_warning``.
         """
         return evaluate(
             self.victim,

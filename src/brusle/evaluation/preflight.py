@@ -1,60 +1,55 @@
 """Preflight: can an evaluation of this victim on this data be trusted, and what will it cost?
 
-Each finding is explained in docs/check.md under its own heading. The queries are counted like all
-others and reported.
+What it takes is said before it begins, kept to, and counted like all other queries.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from brusle.data import Dataset, Source
-from brusle.errors import BrusleError, InputError, VictimError, VictimUnavailable
-from brusle.evaluation.metrics import Rate
+from brusle.errors import InputError, VictimError, VictimUnavailable
+from brusle.evaluation.diagnosis import (
+    Finding,
+    Sample,
+    accuracy,
+    finite,
+    input_range,
+    output_kind,
+    probes,
+)
+from brusle.evaluation.metrics import Rate, or_none
 from brusle.evaluation.workload import Data, as_source, check_fit, chosen_rows
-from brusle.oracle import Oracle, Victim, traits
+from brusle.oracle import Victim, traits
 from brusle.victims import as_victim, default_batch_size
+from brusle.victims.borrowing import evaluating
+from brusle.victims.preprocessing import undefended
+from brusle.victims.wrappers import OutputKindError
 
-Verdict = Literal["ok", "warning", "failure"]
-PAGE = "docs/check.md"
 REPEATS = 3
-_MOST_AT_ONCE = 4096  # images in one call, to see how quick it is
-_SCALES: dict[str, Callable[[Tensor], Tensor]] = {
-    "values from 0 to 255 (multiply by 255 inside the model)": lambda x: 255 * x,
-    "values from -1 to 1 (brusle.victims.normalised(model, mean=[0.5] * 3, std=[0.5] * 3))": (
-        lambda x: 2 * x - 1
-    ),
-    "ImageNet's normalisation (brusle.victims.normalised(model, mean, std))": lambda x: (
-        (x - torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1))
-        / torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
-    ),
-}
+_EXTREMES = 3  # black, white and noise
+_ALONE = 8  # images that are asked in calls of one
+_SOUND = 0.85  # a victim that is as accurate as this gets the range of input that it wants
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One verdict.
+class Effort:
+    """What a check will take.
 
     Attributes:
-        topic: what was looked at; also the heading in `PAGE`.
-        verdict: ``"ok"``, ``"warning"`` (know this), or ``"failure"`` (results would be wrong).
-        text: what was found, and for a failure what to do.
+        images: images of the data that it looks at.
+        queries: for a sound victim.
+        most: if accuracy is low, so that other ranges of the input are tried.
     """
 
-    topic: str
-    verdict: Verdict
-    text: str
-
-    @property
-    def anchor(self) -> str:
-        """Where it is explained."""
-        return f"{PAGE}#{self.topic.replace(' ', '-')}"
+    images: int
+    queries: int
+    most: int
 
 
 @dataclass(frozen=True)
@@ -66,8 +61,10 @@ class Preflight:
         data: name of the data.
         findings: one for each topic.
         accuracy: on the images that were looked at.
-        images_per_second: at the usual batch size; NaN if not measured.
-        queries: images that the victim has answered for this check.
+        images_per_second: in calls of the usual size; NaN if not measured.
+        effort: what the check was to take.
+        queries: images that the victim has answered for it.
+        lost: images that were sent without a usable answer.
     """
 
     victim: str
@@ -75,7 +72,9 @@ class Preflight:
     findings: tuple[Finding, ...]
     accuracy: Rate
     images_per_second: float
+    effort: Effort
     queries: int
+    lost: int
 
     @property
     def failed(self) -> bool:
@@ -85,7 +84,11 @@ class Preflight:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         findings = [asdict(f) | {"anchor": f.anchor} for f in self.findings]
-        return asdict(self) | {"findings": findings, "accuracy": self.accuracy.as_dict()}
+        return asdict(self) | {
+            "findings": findings,
+            "accuracy": self.accuracy.as_dict(),
+            "images_per_second": or_none(self.images_per_second),
+        }
 
 
 def check(
@@ -93,10 +96,12 @@ def check(
     data: Data = "sample",
     *,
     limit: int = 100,
-    images: int = 100,
-    queries: int = 500,
+    queries: int | None = None,
+    planned_images: int = 100,
+    planned_queries: int = 500,
     batch_size: int | None = None,
     device: str = "auto",
+    on_effort: Callable[[Effort], None] | None = None,
 ) -> Preflight:
     """Look at ``victim`` before an evaluation.
 
@@ -104,15 +109,37 @@ def check(
         victim: a name, a module or a victim.
         data: a name or a data set.
         limit: how many images to look at, evenly over the classes.
-        images: of the evaluation whose cost is estimated.
-        queries: likewise, the query limit.
+        queries: most queries that this check may take; with few, it looks at fewer images. None
+            is what ``limit`` images take.
+        planned_images: of the evaluation whose cost is estimated.
+        planned_queries: likewise, the query limit.
         batch_size: most images per call; None chooses by image size.
         device: where the victim runs.
+        on_effort: called before the first query with what will be taken.
     """
     model = as_victim(victim, device)
     place = as_source(data, model)
-    some = place.take(chosen_rows(place, limit))
-    return _Check(model, place, some, batch_size, images * queries).result()
+    rows = chosen_rows(place, limit)
+    channels = place.take(rows[:1]).images.shape[1]
+    effort = _effort(len(rows), probes(model, channels), queries)
+    if on_effort is not None:
+        on_effort(effort)
+    some = place.take(rows[: effort.images])
+    return _Check(model, place, some, batch_size, effort, planned_images * planned_queries).result()
+
+
+def _effort(images: int, ranges: int, most: int | None) -> Effort:
+    """For as many of the images as the queries suffice for."""
+
+    def sound(n: int) -> int:
+        return REPEATS * n + _EXTREMES + min(_ALONE, n)
+
+    least = sound(1) + ranges
+    if most is not None and most < least:
+        raise InputError(f"queries is {most}: a check takes at least {least}")
+    while most is not None and sound(images) + ranges * images > most:
+        images -= 1
+    return Effort(images, sound(images), sound(images) + ranges * images)
 
 
 class _Check:
@@ -122,27 +149,42 @@ class _Check:
         place: Source,
         data: Dataset,
         batch_size: int | None,
+        effort: Effort,
         planned: int,
     ) -> None:
-        self.victim, self.place, self.data, self.planned = victim, place, data, planned
+        self.victim, self.place, self.data = victim, place, data
+        self.effort, self.planned = effort, planned
         c, h, w = data.images.shape[1:]
-        size = batch_size or default_batch_size((c, h, w), victim.device)
-        self.size = size
-        self.oracles: list[Oracle] = []
+        self.size = batch_size or default_batch_size((c, h, w), victim.device)
+        self.sample = Sample(victim, data.images, data.labels, self.size)
         self.traits = traits(victim)
-        self.accuracy, self.speed = Rate(0, 0), float("nan")
 
     def result(self) -> Preflight:
+        findings = tuple(self._findings())
+        measured = any(finding.topic == "throughput" for finding in findings)
         return Preflight(
             self.victim.name,
             self.data.name,
-            tuple(self._findings()),
-            self.accuracy,
-            self.speed,
-            sum(int(oracle.ledger.total.sum()) for oracle in self.oracles),
+            findings,
+            self.sample.accuracy if self.sample.scores.shape[1] else Rate(0, 0),
+            self.sample.speed if measured else float("nan"),
+            self.effort,
+            self.sample.answered,
+            self.sample.lost,
         )
 
     def _findings(self) -> Iterator[Finding]:
+        """All findings; a victim that answers with something else than scores ends it."""
+        try:
+            yield from self._steps()
+        except VictimUnavailable:
+            raise  # nothing was learned about it
+        except OutputKindError as error:
+            yield Finding("output kind", "failure", str(error))
+        except VictimError as error:
+            yield Finding("answers", "failure", str(error))
+
+    def _steps(self) -> Iterator[Finding]:
         """In the order in which they build on each other; a victim that fails early ends it."""
         yield self._mode()
         yield self._gives()
@@ -152,63 +194,47 @@ class _Check:
         except InputError as error:
             yield Finding("shape and classes", "failure", str(error))
             return
-        try:
-            scores, errors = self._ask(self.data.images)
-        except VictimUnavailable:
-            raise  # nothing was learned about it
-        except VictimError as error:
-            yield Finding("output kind", "failure", str(error))
+        sample = self.sample
+        sample.look()
+        yield self._finite()
+        if len(sample.errors) == len(self.data):
             return
-        yield self._finite(errors)
-        if len(errors) == len(self.data):
+        top, classes = int(self.data.labels.max()), sample.scores.shape[1]
+        if top >= classes:
+            yield Finding(
+                "labels",
+                "failure",
+                f"{self.data.name} has label {top}, but the victim answers with {classes} scores: "
+                f"take data and victim that belong together",
+            )
             return
-        try:
-            self._problems_fit(scores.shape[1])
-        except InputError as error:
-            yield Finding("labels", "failure", str(error))
-            return
-        yield self._output_kind(scores)
-        yield self._accuracy(scores, errors)
-        yield self._range()
-        yield self._determinism(scores)
-        yield self._batch(scores)
+        yield output_kind(sample)
+        fitting = input_range(sample, _SOUND)
+        yield accuracy(sample, explained=fitting.verdict == "failure")
+        yield fitting
+        yield self._determinism()
+        yield self._batch()
         yield self._throughput()
         yield self._cost()
 
-    def _ask(self, images: Tensor, size: int | None = None) -> tuple[Tensor, dict[int, str]]:
-        oracle = Oracle(self.victim, len(images), limit=0, batch_size=size or self.size)
-        self.oracles.append(oracle)
-        oracle.classes = self.oracles[0].classes  # which must not change
-        answers = oracle.ask(torch.arange(len(images)), images, "clean")
-        return answers.scores.cpu().double(), answers.errors
-
-    def _problems_fit(self, classes: int) -> None:
-        top = int(self.data.labels.max())
-        if top >= classes:
-            raise InputError(
-                f"{self.data.name} has label {top}, but the victim answers with {classes} scores: "
-                f"take data and victim that belong together"
-            )
-
     def _mode(self) -> Finding:
-        module = getattr(self._innermost(), "module", None)
+        module = getattr(undefended(self.victim), "module", None)
         if not isinstance(module, nn.Module):
             return Finding("evaluation mode", "ok", "not a torch module: nothing to look at")
-        training = [name or "the model" for name, part in module.named_modules() if part.training]
-        if training:
+        before = module.training
+        with evaluating(module):
+            names = [name or "the model" for name, part in module.named_modules() if part.training]
+        if names:
             return Finding(
                 "evaluation mode",
                 "failure",
-                f"{training[0]} is in training mode, so answers depend on the batch: call "
-                f"model.eval() after whatever switched it",
+                f"{names[0]} stays in training mode when model.eval() is called, so answers "
+                f"depend on the batch or on chance: see its method train()",
             )
-        return Finding("evaluation mode", "ok", "all layers are in evaluation mode")
-
-    def _innermost(self) -> Victim:
-        victim = self.victim
-        while (inside := getattr(victim, "victim", None)) is not None:
-            victim = inside
-        return victim
+        text = "all layers are in evaluation mode"
+        if before:
+            text += " while they are asked; the model itself stays in training mode"
+        return Finding("evaluation mode", "ok", text)
 
     def _gives(self) -> Finding:
         text = {
@@ -225,74 +251,33 @@ class _Check:
         names = "class names agree" if self.traits.classes and self.data.classes else "no names"
         return f"images of {shape}, {len(self.data)} looked at, {names}"
 
-    def _finite(self, errors: dict[int, str]) -> Finding:
+    def _finite(self) -> Finding:
+        found = finite(self.sample)
+        if found.verdict != "ok":
+            return found
         c, h, w = self.data.images.shape[1:]
         noise = torch.rand(c, h, w, generator=torch.Generator().manual_seed(0)).round()
         extremes = torch.stack([torch.zeros(c, h, w), torch.ones(c, h, w), noise])
-        _, extreme = self._ask(extremes)
-        found = errors or extreme
-        if not found:
-            text = f"finite scores for {len(self.data)} images, and for black, white and noise"
-            return Finding("finite scores", "ok", text)
-        where = "images of the data" if errors else "black, white and noise images"
-        text = f"{len(found)} of the {where} got no usable scores: {next(iter(found.values()))}"
+        _, errors = self.sample.ask_apart(extremes, self.size)
+        if not errors:
+            return Finding("finite scores", "ok", f"{found.text}, and for black, white and noise")
+        reason = next(iter(errors.values()))
+        text = f"{len(errors)} of black, white and noise images got no usable scores: {reason}"
         return Finding("finite scores", "failure", text)
 
-    def _output_kind(self, scores: Tensor) -> Finding:
-        low, high = float(scores.nan_to_num().min()), float(scores.nan_to_num().max())
-        text = f"declared as {self.victim.output}; scores from {low:.3g} to {high:.3g}"
-        saturated = self.victim.output == "probabilities" and (scores.amax(1) >= 1).float().mean()
-        if saturated > 0.5 and self.traits.gives == "scores":
-            return Finding(
-                "output kind",
-                "warning",
-                f"{text}; most top scores are exactly 1, so small progress is invisible: give "
-                f"logits if you can",
-            )
-        return Finding("output kind", "ok", text)
-
-    def _accuracy(self, scores: Tensor, errors: dict[int, str]) -> Finding:
-        self.accuracy = Rate(int(self._right(scores).sum()), len(self.data) - len(errors))
-        low, high = self.accuracy.interval
-        share = self.accuracy.value
-        text = f"{100 * share:.1f} % [{100 * low:.0f}, {100 * high:.0f}]"
-        chance = 1 / scores.shape[1]
-        if low <= chance:
-            advice = "no better than guessing: check preprocessing, labels and weights"
-            return Finding("accuracy", "failure", f"{text}, {advice}")
-        if share < 0.5:
-            return Finding("accuracy", "warning", f"{text}: is this the data it was trained for?")
-        return Finding("accuracy", "ok", f"{text} of {self.accuracy.count} images")
-
-    def _right(self, scores: Tensor) -> Tensor:
-        """Which images are classified correctly; not those that got no scores."""
-        return (scores.argmax(1) == self.data.labels) & ~scores.isnan().any(1)
-
-    def _range(self) -> Finding:
-        """Images are in [0, 1]; if another scale fits the model far better, it expects that."""
-        if self.accuracy.value >= 0.85 or self.data.images.shape[1] != 3:
-            return Finding("input range", "ok", "takes images in [0, 1]")
-        best, best_scale = 0.0, ""
-        for scale, change in _SCALES.items():
-            try:
-                scores, _ = self._ask(change(self.data.images))
-            except BrusleError:
-                continue
-            share = float(self._right(scores).double().mean())
-            best, best_scale = max((best, best_scale), (share, scale))
-        # the upper end of the interval: chance alone does not get there
-        if best > self.accuracy.interval[1]:
-            text = f"{100 * best:.0f} % accuracy with {best_scale}: the model wants that"
-            return Finding("input range", "failure", text)
-        return Finding("input range", "ok", "no other scale of the input fits it better")
-
-    def _determinism(self, scores: Tensor) -> Finding:
-        spread, flips = 0.0, 0
+    def _determinism(self) -> Finding:
+        scores, spread, flips = self.sample.scores, 0.0, 0
         for _ in range(REPEATS - 1):
-            again, _ = self._ask(self.data.images)
+            again, _ = self.sample.ask(self.data.images)
             spread = max(spread, float((again - scores).nan_to_num().abs().max()))
             flips = max(flips, int((again.argmax(1) != scores.argmax(1)).sum()))
         said = f"{REPEATS} calls differ by {spread:.2g} at most, {flips} labels change"
+        if self.traits.randomised and spread == 0:
+            text = (
+                f"declared as randomised, but {said}: layers are in evaluation mode when they are "
+                f"asked, so noise and dropout must be drawn in forward() itself"
+            )
+            return Finding("determinism", "warning", text)
         if self.traits.randomised:
             text = f"declared as randomised ({said}): successes are also counted as stable or not"
             return Finding("determinism", "warning", text)
@@ -301,12 +286,12 @@ class _Check:
             return Finding("determinism", "failure", text)
         return Finding("determinism", "ok", said)
 
-    def _batch(self, scores: Tensor) -> Finding:
+    def _batch(self) -> Finding:
         """The same images in calls of one."""
         if self.traits.randomised:
             return Finding("batch size", "ok", "not looked at: the victim is randomised")
-        some = min(8, len(self.data))
-        alone, errors = self._ask(self.data.images[:some], size=1)
+        scores, some = self.sample.scores, min(_ALONE, len(self.data))
+        alone, errors = self.sample.ask_apart(self.data.images[:some], 1)
         if errors:
             text = f"an image in a call of its own gets no scores: {next(iter(errors.values()))}"
             return Finding("batch size", "failure", text)
@@ -320,18 +305,11 @@ class _Check:
         return Finding("batch size", "ok", text)
 
     def _throughput(self) -> Finding:
-        size = min(self.size, _MOST_AT_ONCE)
-        images = self.data.images.repeat(-(-size // len(self.data)), 1, 1, 1)[:size]
-        best = float("inf")
-        for _ in range(REPEATS):
-            began = time.monotonic()
-            self._ask(images)
-            best = min(best, time.monotonic() - began)
-        self.speed = size / max(best, 1e-9)
-        return Finding("throughput", "ok", f"{self.speed:.0f} images/s in calls of {size}")
+        size = min(self.size, len(self.data))
+        return Finding("throughput", "ok", f"{self.sample.speed:.0f} images/s in calls of {size}")
 
     def _cost(self) -> Finding:
-        minutes = self.planned / self.speed / 60
+        minutes = self.planned / self.sample.speed / 60
         text = (
             f"at most {self.planned} queries for each goal and pixel budget, about "
             f"{minutes:.1f} minutes"

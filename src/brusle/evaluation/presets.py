@@ -1,13 +1,14 @@
-"""Presets: every table of the BruSLe paper as an evaluation that can be run.
+"""Presets: every table of the BruSLe paper, and figures without one, as evaluations to run.
 
-They are data, in ``presets.yaml`` beside this file. A preset is called like its table in
-`brusle.evaluation.paper`, and has a part for each model of the table.
+They are data, in ``presets.yaml`` beside this file. The preset of a table is called like the table
+in `brusle.evaluation.paper`, and has a part for each of its models. A figure has no numbers to
+compare with, but the text claims something about it: its preset carries these claims.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Annotated, Literal
@@ -23,6 +24,7 @@ from brusle.evaluation.store import GoalName
 from brusle.names import hint
 
 Metric = Literal["asr", "accuracy", "mean sparsity"]
+Order = Literal["above", "level", "zero"]
 FEW_TARGETS = 3
 OVER_SEEDS = ("min", "mean", "max", "std")
 _FEW_PIXELS = re.compile(r"(\d+) pixels")  # how the paper's table of few pixels is stored
@@ -36,6 +38,8 @@ class Entry(BaseModel):
         attack: the attack, as `brusle.attacks.make` takes it.
         paper: what the paper calls it.
         variant: which of several configurations, as in `PaperNumber`.
+        queries: its own number of queries, where the paper compares different ones; None is the
+            marks of the part.
     """
 
     model_config = _STRICT
@@ -43,11 +47,50 @@ class Entry(BaseModel):
     attack: str
     paper: str
     variant: str = ""
+    queries: PositiveInt | None = None
 
     @property
     def title(self) -> str:
         """For people."""
         return f"{self.paper}, {self.variant}" if self.variant else self.paper
+
+    def within(self, queries: int) -> Entry:
+        """The entry with at most so many queries of its own."""
+        if self.queries is None or self.queries <= queries:
+            return self
+        return self.model_copy(update={"queries": queries})
+
+
+class Claim(BaseModel):
+    """What the paper's text says of success rates that it has only a figure of, or none.
+
+    Attributes:
+        line: title of the entry that it is about.
+        order: "above" the other entry, "level" with it, or "zero": it never succeeds.
+        other: title of the other entry; None for "zero".
+        pixels: the budgets that it is about; none are all.
+    """
+
+    model_config = _STRICT
+
+    line: str
+    order: Order
+    other: str | None = None
+    pixels: tuple[PositiveInt, ...] = ()
+
+    @model_validator(mode="after")
+    def _of_one_or_two(self) -> Claim:
+        if (self.order == "zero") != (self.other is None):
+            raise ValueError(f"{self.line!r}: a claim other than zero is about another line")
+        return self
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        if self.other is None:
+            return f"{self.line} never succeeds"
+        relation = {"above": "above", "level": "level with"}[self.order]
+        return f"{self.line} {relation} {self.other}"
 
 
 class Part(BaseModel):
@@ -67,6 +110,7 @@ class Part(BaseModel):
         seeds: every attack runs once for each; with several, the table is about their spread.
         metric: as in `PaperNumber`.
         entries: the attacks.
+        claims: what the paper's text says of their order.
     """
 
     model_config = _STRICT
@@ -84,6 +128,17 @@ class Part(BaseModel):
     seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)
     metric: Metric = "asr"
     entries: Annotated[tuple[Entry, ...], Field(min_length=1)]
+    claims: tuple[Claim, ...] = ()
+
+    @model_validator(mode="after")
+    def _claims_about_entries(self) -> Part:
+        titles = {entry.title for entry in self.entries}
+        named = {claim.line for claim in self.claims} | {c.other for c in self.claims if c.other}
+        if named - titles:
+            raise ValueError(f"claims about {sorted(named - titles)}: the lines are {titles}")
+        if self.claims and (self.metric != "asr" or len(self.seeds) > 1):
+            raise ValueError("claims are about success rates of one seed")
+        return self
 
     @property
     def behind(self) -> str:
@@ -103,7 +158,7 @@ class Part(BaseModel):
         Args:
             limit: most images.
             queries: the query limit; marks above it are left out, and if none is left, it is the
-                only mark.
+                only mark. Entries with a number of their own have no more either.
             pixels: other pixel budgets.
             seed: added to all seeds.
             targets: targets of each image; None is the paper's number, but few if there is a limit
@@ -116,26 +171,47 @@ class Part(BaseModel):
         images = self.images
         if limit is not None:
             images = limit if images is None else min(limit, images)
-        marks = self.marks
+        marks, entries = self.marks, self.entries
         if queries is not None:
             marks = tuple(mark for mark in marks if mark <= queries) or (queries,)
+            entries = tuple(entry.within(queries) for entry in entries)
         return self.model_copy(
             update={
                 "images": images,
                 "targets": targets,
                 "marks": marks,
+                "entries": entries,
                 "pixels": tuple(pixels) or self.pixels,
                 "seeds": tuple(seed + own for own in self.seeds),
             }
         )
 
-    def plans(self, victim: str, data: str) -> tuple[Plan, ...]:
-        """The part as plans of evaluations.
+    def readings(self) -> Iterator[tuple[Entry, int]]:
+        """The entries with each number of queries that they are read at, in the table's order."""
+        for at, mark in enumerate(self.marks):
+            for entry in self.entries:
+                if entry.queries is None:
+                    yield entry, mark
+                elif at == 0:
+                    yield entry, entry.queries
 
-        It is one, with the largest mark as the limit, unless the table is about the final images:
-        these are stored at the limit only, so every mark is a limit.
+    def limit(self, entry: Entry, mark: int) -> int:
+        """The query limit of the run that is read at ``mark``.
+
+        One run serves all marks, unless the table is about the final images: these are stored at
+        the limit only, so every mark is a limit.
         """
-        limits = self.marks if self.metric == "mean sparsity" else (max(self.marks),)
+        if self.metric == "mean sparsity":
+            return mark
+        return max(self.marks) if entry.queries is None else entry.queries
+
+    def plans(self, victim: str, data: str) -> tuple[Plan, ...]:
+        """The part as plans of evaluations, one for each query limit."""
+        attacks: dict[int, list[str]] = {}
+        for entry, mark in self.readings():
+            mine = attacks.setdefault(self.limit(entry, mark), [])
+            if entry.attack not in mine:
+                mine.append(entry.attack)
         values = {
             "victim": victim,
             "defences": self.defences,
@@ -143,22 +219,27 @@ class Part(BaseModel):
             "limit": self.images,
             "targets": self.targets,
             "goals": (self.goal,),
-            "attacks": tuple(entry.attack for entry in self.entries),
             "pixels": self.pixels,
             "seeds": self.seeds,
         }
-        return tuple(Plan.of(values | {"queries": limit}, self.name) for limit in limits)
+        return tuple(
+            Plan.of(values | {"queries": limit, "attacks": tuple(names)}, self.name)
+            for limit, names in attacks.items()
+        )
 
 
 class Preset(BaseModel):
-    """A table of the paper.
+    """A table of the paper, or a figure or an observation that has none.
 
     Attributes:
-        name: the name of the table.
+        name: the name of the table, or one of its own.
         summary: a line about it.
         dataset: as the paper calls it.
         parts: one for each model.
         refused: why it cannot be run; None if it can.
+        place: where in the paper it stands; None for a table.
+        numbers: a table that has numbers of some of its lines, from the same images and targets;
+            None for a table, whose numbers are its own, and where there is none.
     """
 
     model_config = _STRICT
@@ -168,19 +249,32 @@ class Preset(BaseModel):
     dataset: str
     parts: tuple[Part, ...] = ()
     refused: str | None = None
+    place: str | None = None
+    numbers: str | None = None
 
     @model_validator(mode="after")
     def _of_the_paper(self) -> Preset:
         """Names must be the paper's, or its numbers would silently be missing."""
-        table = next((t for t in tables() if t.name == self.name), None)
-        if table is None:
-            raise ValueError(f"{self.name} is no table of the paper")
-        unknown = {part.model for part in self.parts} - set(table.models)
-        if table.dataset != self.dataset or unknown:
-            raise ValueError(f"{self.name} is about {table.models} on {table.dataset}")
+        known = {table.name: table for table in tables()}
+        if (self.name in known) != (self.place is None):
+            raise ValueError(f"{self.name} must be a table of the paper, or say its place there")
+        if self.table is not None:
+            if self.table not in known:
+                raise ValueError(f"{self.table} is no table of the paper")
+            about = known[self.table]
+            unknown = {part.model for part in self.parts} - set(about.models)
+            if about.dataset != self.dataset or unknown:
+                raise ValueError(f"{self.table} is about {about.models} on {about.dataset}")
         if bool(self.parts) == (self.refused is not None):
             raise ValueError(f"{self.name} must have parts, or a reason for having none")
+        if self.place is not None and not all(part.claims for part in self.parts):
+            raise ValueError(f"{self.name} has no numbers, so every part must have claims")
         return self
+
+    @property
+    def table(self) -> str | None:
+        """The paper's table that its numbers are in."""
+        return self.name if self.place is None else self.numbers
 
     def part(self, name: str) -> Part:
         """The part called ``name``."""
@@ -191,9 +285,13 @@ class Preset(BaseModel):
 
     def paper(self, part: Part, entry: Entry, pixels: int, queries: int) -> float | None:
         """The paper's number; None if it has none at so many pixels and queries."""
-        for number in paper_results(self.name, model=part.model, attack=entry.paper):
+        if self.table is None:
+            return None
+        for number in paper_results(self.table):
             variant, budget = _place(number)
-            if (variant, number.queries) == (entry.variant, queries) and budget in (None, pixels):
+            place = (number.model, number.attack, variant, number.queries)
+            wanted = (part.model, entry.paper, entry.variant, queries)
+            if place == wanted and budget in (None, pixels):
                 return number.value
         return None
 

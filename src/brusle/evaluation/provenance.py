@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import subprocess
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 
 import brusle
+from brusle.victims.weights import digest
 
 
 def provenance(device: torch.device) -> dict[str, Any]:
@@ -49,16 +49,16 @@ def git_revision(folder: Path, file: str | None = None) -> str | None:
 
 
 def fingerprint(victim: Any) -> str:
-    """A hash of the weights of a torch victim, behind its defences; empty for other victims."""
+    """A hash of the weights of a victim, behind its defences; empty if it cannot be told.
+
+    Victims that are no torch modules may say it themselves, in an attribute ``fingerprint``.
+    """
     while hasattr(victim, "victim"):
         victim = victim.victim
     module = getattr(victim, "module", None)
-    if not isinstance(module, torch.nn.Module):
-        return ""
-    digest = hashlib.sha256()
-    for name, value in sorted(module.state_dict().items()):
-        digest.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()[:16]
+    if isinstance(module, torch.nn.Module):
+        return digest(module)
+    return str(getattr(victim, "fingerprint", ""))
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

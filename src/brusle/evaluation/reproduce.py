@@ -18,13 +18,16 @@ from brusle.attacks.base import AnyAttack
 from brusle.data.stored import cache_dir
 from brusle.defences import defend
 from brusle.errors import InputError
+from brusle.evaluation.claims import Finding, Reading, check
 from brusle.evaluation.metrics import Z95, Rate
 from brusle.evaluation.pairs import Targets, choose
 from brusle.evaluation.plan import Plan
 from brusle.evaluation.presets import OVER_SEEDS, Entry, Metric, Part, Preset, preset, seeds_entry
+from brusle.evaluation.provenance import fingerprint
 from brusle.evaluation.runner import evaluate
 from brusle.evaluation.statistics import over_seeds, robust_accuracy, success_rate
 from brusle.evaluation.store import Row
+from brusle.oracle import Victim
 from brusle.victims import as_victim, known_victims
 
 FILE = "reproduction.json"
@@ -51,6 +54,10 @@ class Job:
     def plans(self) -> tuple[Plan, ...]:
         """What it runs."""
         return self.part.plans(self.victim, self.data)
+
+    def open(self, device: str) -> Victim:
+        """The victim, with its defences."""
+        return defend(as_victim(self.victim, device), self.part.defences)
 
 
 @dataclass(frozen=True)
@@ -103,6 +110,7 @@ class Outcome:
         pairs: how many attacks that is for each line of the table.
         digest: of the images and targets.
         cells: the numbers.
+        findings: what becomes of the claims of the paper's text.
         errors: results that cannot be counted.
         resumed: attacks that were stored before and not run again.
     """
@@ -113,6 +121,7 @@ class Outcome:
     pairs: int
     digest: str
     cells: tuple[Cell, ...]
+    findings: tuple[Finding, ...]
     errors: int
     resumed: int
 
@@ -152,6 +161,7 @@ class Outcome:
             "agreement": {"agreed": self.agreement.hits, "places": self.agreement.count},
             "plans": [plan.model_dump(mode="json") for plan in self.job.plans],
             "numbers": [cell.as_dict() for cell in self.cells],
+            "claims": [finding.as_dict() for finding in self.findings],
         }
 
 
@@ -183,6 +193,7 @@ class Reproduction:
         return {
             "preset": self.preset.name,
             "summary": self.preset.summary,
+            "place": self.preset.place,
             "brusle": brusle.__version__,
             "seconds": round(self.seconds, 2),
             "left_out": list(self.left_out),
@@ -220,7 +231,7 @@ def reproduce(
         targets: targets of each image, "all" or a number; None is the paper's, or at most three if
             there is a ``limit``.
         out: a folder; what it holds already is not run again. None is ``runs/`` with a name that
-            follows from the plan.
+            follows from the plan and the weights.
         device: where the victim runs.
         on_part: called before each part.
         **options: further arguments of `brusle.evaluate`, such as ``batch_size``.
@@ -229,12 +240,13 @@ def reproduce(
     wanted = preset(name)
     scale = {"limit": limit, "queries": queries, "pixels": pixels, "seed": seed, "targets": targets}
     todo, left_out = jobs(wanted, victim, part, data, **scale)
-    folder = default_folder(wanted, todo) if out is None else Path(out)
+    models = [job.open(device) for job in todo]
+    folder = default_folder(wanted, todo, models) if out is None else Path(out)
     outcomes = []
-    for job in todo:
+    for job, model in zip(todo, models, strict=True):
         if on_part is not None:
             on_part(job)
-        outcomes.append(_run(wanted, job, folder, device, options))
+        outcomes.append(_run(wanted, job, model, folder, device, options))
     done = Reproduction(wanted, tuple(outcomes), left_out, folder, time.monotonic() - began)
     (folder / FILE).write_text(json.dumps(done.as_dict(), indent=2) + "\n")
     return done
@@ -272,10 +284,14 @@ def jobs(
     return todo, tuple(left_out)
 
 
-def default_folder(wanted: Preset, todo: Sequence[Job]) -> Path:
-    """A run folder whose name follows from what is run, so that the same request goes on."""
-    digests = "".join(plan.digest for job in todo for plan in job.plans)
-    return Path("runs") / f"{wanted.name}-{hashlib.sha256(digests.encode()).hexdigest()[:12]}"
+def default_folder(wanted: Preset, todo: Sequence[Job], victims: Sequence[Victim]) -> Path:
+    """A run folder whose name follows from what is run, so that the same request goes on.
+
+    Other weights under the same name, or another version of brusle, are another folder.
+    """
+    plans = [plan.digest for job in todo for plan in job.plans]
+    facts = " ".join([*plans, *map(fingerprint, victims), brusle.__version__])
+    return Path("runs") / f"{wanted.name}-{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
 
 
 def interval(hits: Mapping[str, float], counts: Mapping[str, int]) -> tuple[float, float]:
@@ -339,9 +355,11 @@ def _default_data(wanted: Preset) -> str:
     )
 
 
-def _run(wanted: Preset, job: Job, folder: Path, device: str, options: dict[str, Any]) -> Outcome:
+def _run(
+    wanted: Preset, job: Job, model: Victim, folder: Path, device: str, options: dict[str, Any]
+) -> Outcome:
     part, place = job.part, folder / job.part.name
-    model = defend(as_victim(job.victim, device), part.defences)
+    attacks = [a for plan in job.plans for a in plan.attacks_on(model)[part.goal]]
     manifest = choose(
         job.data,
         model,
@@ -349,8 +367,8 @@ def _run(wanted: Preset, job: Job, folder: Path, device: str, options: dict[str,
         targets=part.targets if part.goal == "targeted" else 0,
         seed=part.seeds[0],
         batch_size=options.get("batch_size"),
+        with_starts=any(attack.wants_start(part.goal == "targeted") for attack in attacks),
     )
-    attacks = (a for plan in job.plans for a in plan.attacks_on(model)[part.goal])
     run = evaluate(
         job.victim,
         job.data,
@@ -373,6 +391,7 @@ def _run(wanted: Preset, job: Job, folder: Path, device: str, options: dict[str,
         pairs=manifest.pairs if part.goal == "targeted" else len(manifest.entries),
         digest=manifest.digest,
         cells=tuple(_cells(wanted, part, stored, height * width)),
+        findings=tuple(_findings(part, stored)),
         errors=run.errors,
         resumed=run.resumed,
     )
@@ -382,15 +401,40 @@ def _cells(
     wanted: Preset, part: Part, stored: Mapping[_Setting, Sequence[Row]], area: int
 ) -> Iterator[Cell]:
     for pixels in part.pixels:
-        for mark in part.marks:
-            for entry in part.entries:
-                limit = mark if part.metric == "mean sparsity" else max(part.marks)
-                attack = make(entry.attack, pixels, limit)
-                runs = [stored[_key(attack, seed)] for seed in part.seeds]
-                for line, ours, low, high in _numbers(part, entry, runs, mark, area):
-                    paper = wanted.paper(part, line, pixels, mark)
-                    place = (line.paper, line.variant, pixels, mark, part.metric)
-                    yield Cell(*place, ours, low, high, paper)
+        for entry, mark in part.readings():
+            runs = [_rows(part, stored, entry, pixels, mark, seed) for seed in part.seeds]
+            for line, ours, low, high in _numbers(part, entry, runs, mark, area):
+                paper = wanted.paper(part, line, pixels, mark)
+                place = (line.paper, line.variant, pixels, mark, part.metric)
+                yield Cell(*place, ours, low, high, paper)
+
+
+def _findings(part: Part, stored: Mapping[_Setting, Sequence[Row]]) -> Iterator[Finding]:
+    """Each claim at each of its budgets, and at each mark unless all its lines have their own."""
+    entries = {entry.title: entry for entry in part.entries}
+    (seed,) = part.seeds if part.claims else (0,)
+    for claim in part.claims:
+        mine = [entries[title] for title in (claim.line, claim.other) if title is not None]
+        for pixels in (p for p in part.pixels if p in (claim.pixels or part.pixels)):
+            marks = dict.fromkeys(tuple(e.queries or mark for e in mine) for mark in part.marks)
+            for places in marks:
+                readings = [
+                    Reading(_rows(part, stored, entry, pixels, mark, seed), mark)
+                    for entry, mark in zip(mine, places, strict=True)
+                ]
+                yield check(claim, pixels, *readings)
+
+
+def _rows(
+    part: Part,
+    stored: Mapping[_Setting, Sequence[Row]],
+    entry: Entry,
+    pixels: int,
+    mark: int,
+    seed: int,
+) -> Sequence[Row]:
+    """The rows that an entry is read from."""
+    return stored[_key(make(entry.attack, pixels, part.limit(entry, mark)), seed)]
 
 
 def _key(attack: AnyAttack, seed: int) -> _Setting:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import brusle
 from brusle.attacks import make
 from brusle.attacks.base import AnyAttack
-from brusle.errors import DataError, InputError, VictimUnavailable
+from brusle.errors import BrusleError, DataError, InputError
+from brusle.evaluation.display import OnSetting, told
 from brusle.evaluation.engines import Engine, Local, Recipe, Setting, Shard
 from brusle.evaluation.export import write_folder
+from brusle.evaluation.first_look import look_first
 from brusle.evaluation.pairs import Manifest, Targets
 from brusle.evaluation.provenance import fingerprint, provenance
 from brusle.evaluation.runs import Run
@@ -32,9 +36,9 @@ Attacks = Sequence[AnyAttack] | Mapping[GoalName, Sequence[AnyAttack]]
 def evaluate(
     victim: Any = "zoo:cifar10-resnet20",
     data: Data = "sample",
-    attacks: Attacks | Callable[[Victim], Attacks] | None = None,
+    attacks: AnyAttack | Attacks | Callable[[Victim], Attacks] | None = None,
     goal: GoalName | Sequence[GoalName] = GOALS,
-    out: str | Path | None = None,
+    out: str | Path | Callable[[Victim, Manifest], Path] | None = None,
     *,
     pairs: str | Path | Manifest | None = None,
     targets: Targets = 1,
@@ -46,7 +50,8 @@ def evaluate(
     device: str = "auto",
     engine: Engine | None = None,
     retry_errors: bool = False,
-    on_progress: Callable[[Record, Progress], None] | None = None,
+    on_progress: OnSetting | Literal["auto"] | None = "auto",
+    on_warning: Callable[[str], None] | None = None,
     plan: Mapping[str, Any] | None = None,
 ) -> Run:
     """Attack a victim on a data set and write a run folder.
@@ -54,14 +59,15 @@ def evaluate(
     Args:
         victim: a name, an ``nn.Module`` that returns logits, or a victim.
         data: a name, a `Dataset`, a `Source`, or a pair of images and labels.
-        attacks: attacks with their budgets, for each goal or for all, or a function of the victim
-            that returns them; None is BruSLe and PixelBandit with the
+        attacks: an attack with its budgets or several, for each goal or for all, or a function of
+            the victim that returns them; None is BruSLe and PixelBandit with the
             `DEFAULT_PIXELS` and 300 queries.
         goal: ``"untargeted"``, ``"targeted"``, or both.
-        out: a folder for rows, summary and adversarial images; nothing is written if None. What
-            it holds already is not run again: the same call goes on after an interruption, and
-            other attacks, budgets, seeds or images are added. Results of another victim or of
-            other data are refused.
+        out: a folder for rows, summary, pictures and adversarial images; nothing is written if
+            None. What it holds already is not run again: the same call goes on after an
+            interruption, and other attacks, budgets, seeds or images are added. Results of
+            another victim or of other data are refused. A function of the victim and of the
+            images returns the folder.
         pairs: a manifest (or its file) of images and targets, instead of ``targets`` and
             ``limit``. It names its data itself, unless ``data`` is more than a name.
         targets: for a targeted goal, ``"all"`` other classes or so many random ones per image.
@@ -75,7 +81,11 @@ def evaluate(
         engine: who does the work: this process if None, or `brusle.Ray` for several.
         retry_errors: run errors and unverified results again that are stored. What failed for the
             victim's trouble (`brusle.trouble`) is run again in any case.
-        on_progress: called after every round.
+        on_progress: called after every round with a setting and its `Progress`, which counts what
+            is stored. ``"auto"`` draws bars on standard error if that is a terminal or a notebook.
+        on_warning: called before the first attack, once for each thing that is plainly wrong with
+            the victim (docs/check.md); None makes them Python warnings. They never stop a run, and
+            are kept with it.
         plan: what was asked for, in the user's words, to be kept with the results.
 
     Raises:
@@ -86,31 +96,34 @@ def evaluate(
     goals = (goal,) if isinstance(goal, str) else tuple(goal)
     recipe = Recipe(victim, device, tuple(defences))
     model = recipe.open()
-    settings = _settings(attacks(model) if callable(attacks) else attacks, goals, seeds, eot)
+    settings = _settings(_attacks(attacks, goals, model), seeds, eot)
     aims = targets if any(setting.goal == "targeted" for setting in settings) else 0
     work = Workload.of(data, pairs, aims, limit, seeds[0], model)
     check_fit(work.place, work.shape, model)
     _check(settings, work, model)
     batch_size = batch_size or default_batch_size(work.shape, model.device)
     starting = StartingImages(work.place, model, seeds[0], batch_size)
-    folder = None if out is None else Path(out)
+    place = out(model, work.manifest) if callable(out) else out
+    folder = None if place is None else Path(place)
     engine = engine or Local()
     store = Store.memory() if folder is None else Store.write(folder)
+    todo: list[_Todo] = []
     try:
         _introduce(store, model, work, settings, plan)
         todo = [_Todo(store, setting, work, retry_errors) for setting in settings]
         if folder is not None:
             work.manifest.write(folder / "pairs.json")
+        pending = [image for part in todo for image in part.images(work)]
+        look_first(store, model, work, pending, seeds[0], batch_size, on_warning)
+        with told(on_progress) as tell:
+            watch = _Watch(todo, tell)
 
-        def keep(shard: Shard, rows: list[Row]) -> None:
-            store.add(shard.record.number, rows)
+            def keep(shard: Shard, rows: list[Row]) -> None:
+                store.add(shard.record.number, rows)
+                watch.keep(shard, rows)
 
-        watch = _Watch(todo, on_progress)
-        shards = _shards(todo, work, starting, engine, batch_size)
-        try:
+            shards = _shards(todo, work, starting, engine, batch_size)
             engine.run(recipe, model, shards, keep, watch)
-        except VictimUnavailable as error:
-            raise VictimUnavailable(f"{error}; {_kept(store, todo, folder)}") from error
         wanted = {setting.goal: _wanted(work, setting.goal) for setting in settings}
         records = [part.record for part in todo]
         run = Run(store, folder, records, wanted, work.originals)
@@ -119,12 +132,26 @@ def evaluate(
         run.start_queries = starting.queries
         run.seconds = time.monotonic() - began
         if folder is not None:
-            write_folder(run, folder)
+            _write_out(run, folder)
         store.release()
-    except BaseException:
+    except BaseException as error:
+        if folder is not None and todo:
+            with suppress(BrusleError):  # the store itself may be what has failed
+                total = sum(part.record.problems for part in todo)
+                stored = sum(part.count(store) for part in todo)
+                error.add_note(f"{stored} of {total} attacks are stored in {folder}")
         store.close()
         raise
     return run
+
+
+def _write_out(run: Run, folder: Path) -> None:
+    """What people look at first in a run folder, made from what is stored."""
+    # here and not above: pictures read runs, and know who makes them as little as tables do
+    from brusle.report.pictures import write_pictures
+
+    write_folder(run, folder)
+    write_pictures(run, folder)
 
 
 def _check(settings: Sequence[Setting], work: Workload, victim: Victim) -> None:
@@ -143,10 +170,8 @@ class _Todo:
         self, store: Store, setting: Setting, work: Workload, retry_errors: bool = False
     ) -> None:
         self.setting = setting
-        asked = work.asked(setting.goal).ids.tolist()
-        self.problems = set(asked)
+        self._asked = asked = work.asked(setting.goal).ids.tolist()
         attack = setting.attack
-        key = f"{attack!r} {setting.goal} seed={setting.seed} eot={setting.eot}"
         description = {
             "attack": attack.label,
             "goal": setting.goal,
@@ -155,26 +180,23 @@ class _Todo:
             "seed": setting.seed,
             "eot": setting.eot,
             "needs": attack.needs,
-            "problems": len(set(asked)),
+            "problems": len(asked),
             "options": asdict(attack),  # type: ignore[call-overload]
         }
-        self.record = store.setting(key, description)
+        self.record = store.setting(setting.key, description)
         done = store.done(self.record.number, retry_errors)
-        self.stored = sum(number in done for number in asked)
-        first: dict[int, int] = {}
-        for row, number in enumerate(asked):
-            if number not in done:
-                first.setdefault(number, row)
-        self.rows = list(first.values())  # of equal problems, the first
+        self.rows = [row for row, number in enumerate(asked) if number not in done]
+        self.stored = len(asked) - len(self.rows)
+        self.fooled = sum(done.get(number) == "success" for number in asked)
 
+    def count(self, store: Store) -> int:
+        """How many of the problems are stored by now."""
+        done = store.done(self.record.number)
+        return sum(number in done for number in self._asked)
 
-def _kept(store: Store, todo: Sequence[_Todo], folder: Path | None) -> str:
-    """What is left of a run that was ended."""
-    if folder is None:
-        return "nothing is kept without out="
-    stored = sum(len(part.problems & store.done(part.record.number)) for part in todo)
-    total = sum(len(part.problems) for part in todo)
-    return f"{stored} of {total} attacks are stored, and the same command goes on"
+    def images(self, work: Workload) -> list[int]:
+        """Which images of the manifest are left."""
+        return work.asked(self.setting.goal).images[self.rows].tolist()
 
 
 def _shards(
@@ -199,32 +221,46 @@ def _shards(
 
 
 class _Watch:
-    """Adds the progress of shards up to that of their setting."""
+    """Adds the progress of shards up to that of their setting.
 
-    def __init__(
-        self, todo: Sequence[_Todo], on_progress: Callable[[Record, Progress], None] | None
-    ) -> None:
+    Problems are shown as finished when they are stored, not when their search has ended: what was
+    shown is on the disk.
+    """
+
+    def __init__(self, todo: Sequence[_Todo], on_progress: OnSetting | None) -> None:
         self._on_progress = on_progress
-        self._totals = {part.record: len(part.rows) for part in todo}
+        self._todo = {part.record: part for part in todo}
         self._shards: dict[Record, dict[int, Progress]] = {part.record: {} for part in todo}
+        self._stored = Counter({part.record: part.stored for part in todo})
+        self._fooled = Counter({part.record: part.fooled for part in todo})
+
+    def keep(self, shard: Shard, rows: list[Row]) -> None:
+        """Rows have been stored."""
+        record = shard.record
+        self._stored[record] += len(rows)
+        self._fooled[record] += sum(row.status == "success" for row in rows)
+        # where no image could be attacked, no round will be reported
+        self._shards[record].setdefault(shard.number, Progress(0, len(shard), 0, 0, 0))
+        self._tell(record)
 
     def __call__(self, shard: Shard, progress: Progress) -> None:
         """Called by the engine."""
+        self._shards[shard.record][shard.number] = progress
+        self._tell(shard.record)
+
+    def _tell(self, record: Record) -> None:
         if self._on_progress is None:
             return
-        record, total = shard.record, self._totals[shard.record]
-        parts = self._shards[record]
-        parts[shard.number] = progress
-        begun = sum(part.total for part in parts.values())
-        ahead = sum(part.remaining for part in parts.values())
+        parts = self._shards[record].values()
+        ahead = len(self._todo[record].rows) - sum(part.total for part in parts)
         self._on_progress(
             record,
             Progress(
-                finished=sum(part.finished for part in parts.values()),
-                total=total,
-                successes=sum(part.successes for part in parts.values()),
-                queries=sum(part.queries for part in parts.values()),
-                remaining=ahead + (total - begun) * record.queries,
+                finished=self._stored[record],
+                total=record.problems,
+                successes=self._fooled[record],
+                queries=sum(part.queries for part in parts),
+                remaining=sum(part.remaining for part in parts) + ahead * record.queries,
             ),
         )
 
@@ -270,23 +306,47 @@ def _introduce(
     )
 
 
-def _settings(
-    attacks: Attacks | None, goals: Sequence[GoalName], seeds: Sequence[int], eot: int
-) -> list[Setting]:
+def _attacks(
+    given: Any, goals: Sequence[GoalName], victim: Victim
+) -> list[tuple[AnyAttack, GoalName]]:
+    """What a user gives as ``attacks``, each with its goal."""
     for goal in goals:
         if goal not in GOALS:
             raise InputError(f"goal is {goal!r}: choose from {', '.join(GOALS)}")
-    if attacks is None:
-        attacks = {
+    if callable(given) and not _is_attack(given) and not isinstance(given, type):
+        given = given(victim)
+    if given is None:
+        given = {
             g: [make(name, p, 300) for p in DEFAULT_PIXELS[g] for name in DEFAULT_ATTACKS]
             for g in goals
         }
-    if not isinstance(attacks, Mapping):
-        attacks = dict.fromkeys(goals, attacks)
-    pairs = [(attack, goal) for goal in goals for attack in attacks.get(goal, ())]
-    if not pairs or not seeds:
+    by_goal = given if isinstance(given, Mapping) else dict.fromkeys(goals, given)
+    pairs = [(attack, g) for g in goals for attack in _several(by_goal.get(g, ()))]
+    for attack, _ in pairs:
+        if not _is_attack(attack):
+            raise InputError(
+                f"{attack!r} is no attack: give attacks with their budgets, as in "
+                f"brusle.attacks.BruSLe(pixels=20, queries=500)"
+            )
+    return pairs
+
+
+def _is_attack(thing: object) -> bool:
+    return hasattr(thing, "conduct") and not isinstance(thing, type)
+
+
+def _several(attacks: Any) -> Sequence[Any]:
+    return attacks if isinstance(attacks, Sequence) and not isinstance(attacks, str) else [attacks]
+
+
+def _settings(
+    attacks: Sequence[tuple[AnyAttack, GoalName]], seeds: Sequence[int], eot: int
+) -> list[Setting]:
+    if not attacks or not seeds:
         raise InputError("there is no attack to run: give attacks, goals and seeds")
-    return [Setting(attack, goal, seed, eot) for attack, goal in pairs for seed in seeds]
+    settings = [Setting(attack, goal, seed, eot) for attack, goal in attacks for seed in seeds]
+    # what is asked for twice, perhaps in other words, is run once
+    return list({setting.key: setting for setting in settings}.values())
 
 
 def _wanted(work: Workload, goal: GoalName) -> list[tuple[int, str]]:

@@ -85,6 +85,22 @@ class Run:
         """
         return cls(Store.read(folder), Path(folder), data=data)
 
+    def __repr__(self) -> str:
+        where = "in memory" if self.folder is None else f"in {self.folder}"
+        try:
+            head = f"<Run of {self.victim} on {self.images} images of {self.data}, {where}"
+            return "\n  ".join([head, *self._lines()]) + ">"
+        except (BrusleError, KeyError):  # closed, or no attack has begun
+            return f"<Run {where}, nothing to read>"
+
+    def _lines(self) -> list[str]:
+        """A line about each setting."""
+        return [
+            f"{setting.title}: ASR {summary.asr}, robust accuracy {summary.robust}, "
+            f"{summary.cost.median:g} of {setting.queries} queries (median)"
+            for setting, summary in zip(self.settings, self.summaries(), strict=True)
+        ]
+
     @cached_property
     def about(self) -> dict[str, Any]:
         """What the store says about victim, data, and the sessions that wrote it."""
@@ -102,9 +118,9 @@ class Run:
 
     @property
     def images(self) -> int:
-        """How many images there are; with several targets, an image has several rows."""
+        """How many different images there are; with several targets, one has several rows."""
         if self._wanted is None:
-            return len(self.store.images())
+            return len(set(self.store.images().values()))
         return len({name for pairs in self._wanted.values() for _, name in pairs})
 
     @property
@@ -138,19 +154,15 @@ class Run:
         if self._wanted is None:
             return sorted(rows, key=lambda row: (row.image, row.target or 0))
         by_id = {row.problem: row for row in rows}
-        # equal images have one row, and each its name
         pairs = [(by_id.get(i), name) for i, name in self._wanted[setting.goal]]
         return [replace(row, image=name) for row, name in pairs if row is not None]
 
     @cached_property
     def _summaries(self) -> list[Summary]:
-        return [
-            Summary.of(self.stored(s), s.queries, checkpoints(s.queries), self.randomised)
-            for s in self.settings
-        ]
+        return [summarise(s, self.stored(s), self.randomised) for s in self.settings]
 
     def summaries(self) -> list[Summary]:
-        """One summary for each setting, with the success rate at a few numbers of queries."""
+        """One summary for each setting, as `summarise` makes them."""
         return self._summaries
 
     @property
@@ -162,6 +174,12 @@ class Run:
     def notes(self) -> list[str]:
         """What a reader of the numbers should know, each once."""
         said = list(self.about["notes"])
+        known = self.store.images().values()
+        if len(set(known)) < len(known):
+            said.append(
+                f"of {len(known)} images, {len(set(known))} are different; the others are copies, "
+                f"with the same pixels and label: each image is attacked and counted once"
+            )
         revisions = [session["provenance"]["git_brusle"] for session in self.about["sessions"]]
         different = list(dict.fromkeys(str(revision) for revision in revisions))
         if len(different) > 1:
@@ -171,6 +189,16 @@ class Run:
             )
         return said
 
+    @property
+    def warnings(self) -> dict[str, str]:
+        """What is plainly wrong with the victim, by topic (docs/check.md)."""
+        return dict(self.about.get("warnings", {}))
+
+    @property
+    def preflight_queries(self) -> int:
+        """Images that the victim was asked for before the attacks of the last session."""
+        return int(self.about["sessions"][-1].get("preflight_queries", 0))
+
     @cached_property
     def flags(self) -> dict[Record, list[Flag]]:
         """Reasons to doubt the numbers of a setting, where there are any."""
@@ -178,7 +206,7 @@ class Run:
         for setting in self.settings:
             white_box = self._white_box(setting)
             rows = [] if white_box is None else self.stored(white_box)
-            found[setting] = flags(self.stored(setting), setting.queries, rows)
+            found[setting] = flags(self.stored(setting), setting.queries, rows, setting.minimal)
         return {setting: reasons for setting, reasons in found.items() if reasons}
 
     def _white_box(self, setting: Record) -> Record | None:
@@ -220,12 +248,19 @@ class Run:
     def as_dict(self) -> dict[str, Any]:
         """What the run is about, and its summaries, for JSON."""
         settings = [
-            {**vars(setting), "summary": summary.as_dict(), "flags": self._flag_texts(setting)}
+            {
+                **vars(setting),
+                "minimal": setting.minimal,
+                "summary": summary.as_dict(),
+                "flags": self._flag_texts(setting),
+            }
             for setting, summary in zip(self.settings, self.summaries(), strict=True)
         ]
         return {
             **{name: value for name, value in self.about.items() if name != "sessions"},
+            "warnings": self.warnings,
             **self.about["sessions"][-1],
+            "preflight_queries": self.preflight_queries,
             "images": self.images,
             "resumed": self.resumed,
             "start_queries": self.start_queries,
@@ -276,8 +311,22 @@ def checkpoints(limit: int) -> tuple[int, ...]:
     return (*[q for q in marks if q < limit][-3:], limit)
 
 
+def summarise(setting: Record, rows: Sequence[Row], randomised: bool) -> Summary:
+    """The numbers of a setting.
+
+    They hold the success rate at a few numbers of queries or, of a search for the fewest pixels,
+    the pixels needed.
+    """
+    marks = checkpoints(setting.queries)
+    return Summary.of(rows, setting.queries, marks, randomised, setting.fewest)
+
+
 def as_dict(setting: Record, row: Row) -> dict[str, Any]:
-    """A row with its setting, without what differs from run to run."""
+    """A row with its setting, without what differs from run to run.
+
+    ``pixels_needed`` is that of a search for the fewest pixels; None if the image was not fooled.
+    """
+    needed = row.pixels if setting.minimal and row.status == "success" else None
     return {
         "attack": setting.attack,
         "goal": setting.goal,
@@ -294,6 +343,8 @@ def as_dict(setting: Record, row: Row) -> dict[str, Any]:
         "stable": row.stable,
         "queries": row.queries,
         "pixels": row.pixels,
+        "minimal": setting.minimal,
+        "pixels_needed": needed,
         "final_label": row.final_label,
         "loss": row.loss if math.isfinite(row.loss) else None,
         "found_by": row.found_by,

@@ -4,6 +4,9 @@ All functions take rows of one setting (an attack with its budgets on one victim
 docs/metrics.md says: errors are in no denominator, unverified results in all denominators and in no
 numerator. Where a limit is lower than the one that an attack ran with, a success after more
 queries is a failure.
+
+A search for the fewest pixels spends all its queries, so that success over queries says nothing
+about it. Its rows are summarised by the pixels that they needed.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,6 +39,80 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """A number with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def excludes(self, value: float) -> bool:
+        """Whether the interval does not hold ``value``."""
+        return not self.low <= value <= self.high
+
+    def as_dict(self) -> dict[str, float | None]:
+        """For JSON; what is not finite is None."""
+        return {name: x if math.isfinite(x) else None for name, x in vars(self).items()}
+
+
+@dataclass(frozen=True)
+class PixelsNeeded:
+    """The fewest pixels that fool images, as far as a search has found them.
+
+    An image that was not fooled needs more than the limit, nobody knows how many. So a quartile
+    that lies among such images is infinite, and of the mean only a bound is known.
+
+    Attributes:
+        limit: most pixels that the search was allowed.
+        lower: the fewest pixels with which a quarter of the attacked images are fooled.
+        median: the same of half of them.
+        upper: the same of three quarters.
+        mean: over the images that were fooled; NaN without any.
+        bound: over all attacked images, one that was not fooled counting as one pixel more than
+            the limit: the mean is at least that. NaN without any.
+        robust: robust accuracy if so many pixels may be changed: at 0, wherever it falls, and at
+            the limit.
+    """
+
+    limit: int
+    lower: Estimate
+    median: Estimate
+    upper: Estimate
+    mean: float
+    bound: float
+    robust: dict[int, Rate] = field(hash=False)
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], limit: int) -> PixelsNeeded:
+        """Summarise rows of a search for the fewest pixels, at most ``limit``."""
+        fooled = [row.pixels for row in rows if _won(row, math.inf, limit)]
+        broken = {row.pixels for row in rows if row.status in ("success", "unverified")}
+        marks = sorted({0, *(pixels for pixels in broken if pixels < limit), limit})
+        lower, median, upper = (_needed_by(rows, limit, share) for share in (0.25, 0.5, 0.75))
+        return cls(
+            limit=limit,
+            lower=lower,
+            median=median,
+            upper=upper,
+            mean=float(np.mean(fooled)) if fooled else math.nan,
+            bound=mean_needed(rows, limit),
+            robust={mark: robust_accuracy(rows, pixels=mark) for mark in marks},
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; a quartile of None is more than the limit, if any image was attacked."""
+        quartiles = {"lower_quartile": self.lower, "median": self.median}
+        return {
+            "limit": self.limit,
+            **{name: x.as_dict() for name, x in quartiles.items()},
+            "upper_quartile": self.upper.as_dict(),
+            "mean_of_fooled": or_none(self.mean),
+            "mean_at_least": or_none(self.bound),
+            "robust_accuracy_within": {str(p): rate.as_dict() for p, rate in self.robust.items()},
+        }
+
+
+@dataclass(frozen=True)
 class Summary:
     """One line of a table.
 
@@ -52,6 +129,8 @@ class Summary:
         mean_pixels: changed pixels of the successes; NaN without any.
         errors: images on which the victim failed.
         unverified: reported successes that did not pass the check.
+        needed: pixels needed, of a search for the fewest; None of other attacks. Such a search
+            spends all its queries: ``asr_at`` is empty then, and costs and area are NaN.
     """
 
     images: int
@@ -66,6 +145,7 @@ class Summary:
     mean_pixels: float
     errors: int
     unverified: int
+    needed: PixelsNeeded | None = None
 
     @classmethod
     def of(
@@ -74,6 +154,7 @@ class Summary:
         limit: int,
         at: Iterable[int] = (),
         randomised: bool = False,
+        fewest: int | None = None,
     ) -> Summary:
         """Summarise rows.
 
@@ -82,22 +163,25 @@ class Summary:
             limit: query limit.
             at: numbers of queries to give the success rate at.
             randomised: whether the victim is.
+            fewest: pixel limit of a search for the fewest pixels; None of other attacks.
         """
+        curve = fewest is None  # over queries
         statuses = Counter(row.status for row in rows)
         pixels = [row.pixels for row in rows if _won(row, limit)]
         return cls(
             images=len(rows),
             attacked=len(_attacked(rows)),
             asr=success_rate(rows, limit),
-            asr_at={q: success_rate(rows, q) for q in at},
+            asr_at={q: success_rate(rows, q) for q in at if curve},
             stable=stable_rate(rows, limit) if randomised else None,
             robust=robust_accuracy(rows, limit),
-            cost=cost(rows, limit),
-            success_cost=success_cost(rows, limit),
-            area=area_under_curve(rows, limit),
+            cost=cost(rows, limit) if curve else _cost_of([]),
+            success_cost=success_cost(rows, limit) if curve else _cost_of([]),
+            area=area_under_curve(rows, limit) if curve else math.nan,
             mean_pixels=float(np.mean(pixels)) if pixels else math.nan,
             errors=statuses["error"],
             unverified=statuses["unverified"],
+            needed=None if fewest is None else PixelsNeeded.of(rows, fewest),
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -117,6 +201,7 @@ class Summary:
             "mean_pixels": or_none(self.mean_pixels),
             "errors": self.errors,
             "unverified": self.unverified,
+            "pixels_needed": None if self.needed is None else self.needed.as_dict(),
         }
 
 
@@ -132,12 +217,53 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A number with its 95 % percentile bootstrap interval."""
+class Match:
+    """Rows of two attacks that belong together: a setting with one seed.
 
-    value: float
-    low: float
-    high: float
+    Attributes:
+        first: rows of one attack.
+        second: rows of the other.
+        limit: query limit of both; a failure counts as so many.
+        queries: where to compare success rates; None is the limit.
+        fewest: pixel limit of both, if they are searches for the fewest pixels: they are then
+            compared by the pixels needed and not by queries, which they spend to the last.
+    """
+
+    first: Sequence[Row]
+    second: Sequence[Row]
+    limit: int
+    queries: int | None = None
+    fewest: int | None = None
+
+    def check(self) -> None:
+        """Raise if the limits make no sense."""
+        _check_limit(self.limit)
+        if not 1 <= self.at <= self.limit:
+            raise InputError(
+                f"queries is {self.at}: give a number from 1 to the limit {self.limit}"
+            )
+
+    @property
+    def at(self) -> int:
+        """Where success rates are compared."""
+        return self.limit if self.queries is None else self.queries
+
+    @property
+    def most(self) -> tuple[float, float]:
+        """Queries and pixels within which an image must be fooled to count."""
+        return (self.at, math.inf) if self.fewest is None else (math.inf, self.fewest)
+
+    def attacked(self) -> list[tuple[Row, Row]]:
+        """Problems that both attacked, by id: the order of the attacks does not matter."""
+        return _matched(_attacked(self.first), _attacked(self.second))
+
+    def answered(self) -> list[tuple[Row, Row]]:
+        """The same with problems that were wrong from the start: all without error."""
+        return _matched(_answered(self.first), _answered(self.second))
+
+    def effort(self, row: Row) -> int:
+        """Queries, a failure counting as the limit; or pixels needed, as in `mean_needed`."""
+        return _spent(row, self.limit) if self.fewest is None else _needed(row, self.fewest)
 
 
 @dataclass(frozen=True)
@@ -145,22 +271,24 @@ class Comparison:
     """Two attacks on the same problems.
 
     Attributes:
-        pairs: problems that both attacked.
+        pairs: problems that both attacked; with several seeds, each so many times.
         images: how many images these are of.
         unmatched: other rows of the first and of the second attack.
-        queries: number of queries at which success rates are compared.
-        limit: what a failure counts as.
         difference: success rate of the first attack minus that of the second.
-        ratio: mean queries of the first attack over those of the second.
+        robust: robust accuracy under the first attack minus that under the second, over the
+            problems on which neither failed with an error.
+        ratio: mean effort of the first attack over that of the second; effort is queries, or the
+            pixels needed if these are searches for the fewest.
+        excess: mean effort of the first attack minus that of the second.
     """
 
     pairs: int
     images: int
     unmatched: tuple[int, int]
-    queries: int
-    limit: int
     difference: Estimate
+    robust: Estimate
     ratio: Estimate
+    excess: Estimate
 
 
 @dataclass(frozen=True)
@@ -171,9 +299,9 @@ class Flag:
     text: str
 
 
-def success_rate(rows: Sequence[Row], queries: float = math.inf) -> Rate:
-    """Attack success rate within so many queries, over attacked images."""
-    return Rate(sum(_won(row, queries) for row in rows), len(_attacked(rows)))
+def success_rate(rows: Sequence[Row], queries: float = math.inf, pixels: float = math.inf) -> Rate:
+    """Attack success rate within so many queries and changed pixels, over attacked images."""
+    return Rate(sum(_won(row, queries, pixels) for row in rows), len(_attacked(rows)))
 
 
 def stable_rate(rows: Sequence[Row], queries: float = math.inf) -> Rate:
@@ -182,11 +310,21 @@ def stable_rate(rows: Sequence[Row], queries: float = math.inf) -> Rate:
     return Rate(hits, len(_attacked(rows)))
 
 
-def robust_accuracy(rows: Sequence[Row], queries: float = math.inf) -> Rate:
-    """Images still classified correctly after so many queries, over all without error."""
-    statuses = Counter(row.status for row in rows)
-    late = sum(row.status in ("success", "unverified") and row.queries > queries for row in rows)
-    return Rate(statuses["failed"] + late, len(rows) - statuses["error"])
+def robust_accuracy(
+    rows: Sequence[Row], queries: float = math.inf, pixels: float = math.inf
+) -> Rate:
+    """Images not fooled within so many queries and changed pixels, over all without error."""
+    return Rate(sum(_stands(row, queries, pixels) for row in rows), len(_answered(rows)))
+
+
+def mean_needed(rows: Sequence[Row], limit: int) -> float:
+    """Mean pixels needed over attacked images; NaN without any.
+
+    An image that was not fooled within ``limit`` pixels counts as one pixel more, the fewest that
+    it can need.
+    """
+    needed = [_needed(row, limit) for row in _attacked(rows)]
+    return float(np.mean(needed)) if needed else math.nan
 
 
 def success_grid(
@@ -226,14 +364,14 @@ def success_cost(rows: Sequence[Row], limit: int) -> Cost:
     return _cost_of([row.queries for row in rows if _won(row, limit)])
 
 
-def by_label(rows: Sequence[Row], limit: int) -> dict[int, Summary]:
-    """A summary of each true class."""
-    return _grouped(rows, limit, lambda row: row.label)
+def by_label(rows: Sequence[Row], limit: int, fewest: int | None = None) -> dict[int, Summary]:
+    """A summary of each true class; arguments as for `Summary.of`."""
+    return _grouped(rows, limit, fewest, lambda row: row.label)
 
 
-def by_target(rows: Sequence[Row], limit: int) -> dict[int, Summary]:
+def by_target(rows: Sequence[Row], limit: int, fewest: int | None = None) -> dict[int, Summary]:
     """A summary of each target class; untargeted attacks have none."""
-    return _grouped(rows, limit, lambda row: row.target)
+    return _grouped(rows, limit, fewest, lambda row: row.target)
 
 
 def over_seeds(runs: Sequence[Sequence[Row]], metric: Callable[[Sequence[Row]], float]) -> Spread:
@@ -251,9 +389,31 @@ def over_seeds(runs: Sequence[Sequence[Row]], metric: Callable[[Sequence[Row]], 
             f"the seeds were run on different problems ({sizes} rows): finish all of them, with "
             f"the same pairs"
         )
-    values = np.array([metric(rows) for rows in runs], dtype=np.float64)
-    std = float(values.std(ddof=1)) if len(values) > 1 else math.nan
-    return Spread(float(values.min()), float(values.mean()), float(values.max()), std, len(values))
+    return spread([metric(rows) for rows in runs])
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """How much one value for each seed varies."""
+    found = np.array(values, dtype=np.float64)
+    std = float(found.std(ddof=1)) if len(found) > 1 else math.nan
+    return Spread(float(found.min()), float(found.mean()), float(found.max()), std, len(found))
+
+
+def clearly_ahead(first: Sequence[Row], second: Sequence[Row], limit: int) -> bool:
+    """Whether the first attack succeeds more often within ``limit`` queries, beyond noise.
+
+    By two tests (95 %) that must agree: McNemar's with continuity correction, which knows that few
+    pairs decide, and the interval of `compare`, which knows that targets of an image go together.
+
+    Args:
+        first: rows of one attack.
+        second: rows of the other.
+        limit: number of queries.
+    """
+    wins, losses = _discordant(_matched(first, second), limit)
+    if wins - losses - 1 <= Z95 * math.sqrt(wins + losses):
+        return False
+    return compare(first, second, limit).difference.low > 0
 
 
 def compare(
@@ -274,33 +434,54 @@ def compare(
         queries: where to compare success rates; None is the limit.
         seed: of the bootstrap.
     """
-    _check_limit(limit)
-    queries = limit if queries is None else queries
-    if not 1 <= queries <= limit:
-        raise InputError(f"queries is {queries}: give a number from 1 to the limit {limit}")
-    pairs = _matched(first, second)
-    images = len(_images(pairs))
+    return compare_matches([Match(first, second, limit, queries)], seed)
+
+
+def compare_matches(matches: Sequence[Match], seed: int = 0) -> Comparison:
+    """Compare two attacks over several seeds or settings at once, with a paired bootstrap.
+
+    A pair is a problem with a seed and setting. What is drawn are images, each with all its pairs:
+    another seed is not another image.
+
+    Args:
+        matches: either all of searches for the fewest pixels, or none.
+        seed: of the bootstrap.
+    """
+    for match in matches:
+        match.check()
+    pairs = [(match, *pair) for match in matches for pair in match.attacked()]
+    images = len({a.image for _, a, _ in pairs})
+    sizes = sum(len(m.first) for m in matches), sum(len(m.second) for m in matches)
     if images < FEWEST_IMAGES:
         raise InputError(
-            f"of {len(first)} and {len(second)} rows, {len(pairs)} match (attacked by both, of "
+            f"of {sizes[0]} and {sizes[1]} rows, {len(pairs)} match (attacked by both, of "
             f"{images} images): a comparison needs {FEWEST_IMAGES} images; run both attacks on "
             f"the same pairs"
         )
-    sums = _sums_by_image(pairs, limit, queries)
-    difference, ratio = _contrast(sums.sum(axis=0))
-    differences, ratios = _contrast(_resampled(sums, seed).T)
+    attacked = [
+        (a.image, (_won(a, *m.most), _won(b, *m.most), m.effort(a), m.effort(b)))
+        for m, a, b in pairs
+    ]
+    answered = [
+        (a.image, (_stands(a, *m.most), _stands(b, *m.most))) for m in matches
+        for a, b in m.answered()
+    ]  # fmt: skip
+    difference, ratio, excess = _estimates(attacked, _contrast, seed)
+    (robust,) = _estimates(answered, _robust_contrast, seed)
     return Comparison(
         pairs=len(pairs),
         images=images,
-        unmatched=(len(first) - len(pairs), len(second) - len(pairs)),
-        queries=queries,
-        limit=limit,
-        difference=_estimate(difference, differences),
-        ratio=_estimate(ratio, ratios),
+        unmatched=(sizes[0] - len(pairs), sizes[1] - len(pairs)),
+        difference=difference,
+        robust=robust,
+        ratio=ratio,
+        excess=excess,
     )
 
 
-def flags(rows: Sequence[Row], limit: int, white_box: Sequence[Row] = ()) -> list[Flag]:
+def flags(
+    rows: Sequence[Row], limit: int, white_box: Sequence[Row] = (), minimal: bool = False
+) -> list[Flag]:
     """Reasons to doubt the numbers of ``rows``.
 
     Args:
@@ -308,9 +489,11 @@ def flags(rows: Sequence[Row], limit: int, white_box: Sequence[Row] = ()) -> lis
         limit: its query limit.
         white_box: rows of a white-box attack with the same pixel budget, if ``rows`` are those of
             a black-box attack.
+        minimal: the attack searches for the fewest pixels: it spends all queries, so that they do
+            not say whether it has converged.
     """
     found = (
-        _not_converged(rows, limit),
+        None if minimal else _not_converged(rows, limit),
         _randomised(rows),
         _beats_white_box(rows, white_box),
         _errors(rows),
@@ -343,24 +526,25 @@ def _randomised(rows: Sequence[Row]) -> Flag | None:
 
 
 def _beats_white_box(black: Sequence[Row], white: Sequence[Row]) -> Flag | None:
-    pairs = _matched(black, white)
-    if len(_images(pairs)) < FEWEST_IMAGES:
-        return None
-    won = Counter((b.status == "success", w.status == "success") for b, w in pairs)
-    wins, losses = won[True, False], won[False, True]
-    # McNemar's test, which knows that few pairs decide; the interval knows that targets of an
-    # image go together.
-    if wins - losses - 1 <= Z95 * math.sqrt(wins + losses):
+    pairs = _matched(_attacked(black), _attacked(white))
+    if len({row.image for row, _ in pairs}) < FEWEST_IMAGES:
         return None
     most = max(row.queries for pair in pairs for row in pair)
-    if compare(black, white, most).difference.low <= 0:
+    if not clearly_ahead(black, white, most):
         return None
+    wins, losses = _discordant(pairs, most)
     return Flag(
         "black-box-beats-white-box",
         f"of {len(pairs)} images, the black-box attack fooled {wins} that the white-box attack "
         f"did not, and {losses} the other way round: gradients are masked, or the white-box "
         f"attack is weak",
     )
+
+
+def _discordant(pairs: Sequence[tuple[Row, Row]], queries: float) -> tuple[int, int]:
+    """In how many pairs only the first attack succeeded, and in how many only the second."""
+    won = Counter((_won(a, queries), _won(b, queries)) for a, b in pairs)
+    return won[True, False], won[False, True]
 
 
 def _errors(rows: Sequence[Row]) -> Flag | None:
@@ -379,8 +563,42 @@ def _attacked(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row.status not in ("skipped", "error")]
 
 
-def _won(row: Row, queries: float) -> bool:
-    return row.status == "success" and row.queries <= queries
+def _answered(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row.status != "error"]
+
+
+def _won(row: Row, queries: float, pixels: float = math.inf) -> bool:
+    return row.status == "success" and row.queries <= queries and row.pixels <= pixels
+
+
+def _stands(row: Row, queries: float, pixels: float = math.inf) -> bool:
+    """Whether the image is classified correctly within so many queries and pixels."""
+    if row.status in ("success", "unverified"):
+        return row.queries > queries or row.pixels > pixels
+    return row.status == "failed"
+
+
+def _needed(row: Row, limit: int) -> int:
+    return row.pixels if _won(row, math.inf, limit) else limit + 1
+
+
+def _needed_by(rows: Sequence[Row], limit: int, share: float) -> Estimate:
+    """The fewest pixels with which a share of the attacked images is fooled.
+
+    The interval holds the numbers of pixels at which the Wilson interval of the share that is
+    fooled holds ``share``.
+    """
+    counts = Counter(_needed(row, limit) for row in _attacked(rows))
+    if not counts:
+        return Estimate(math.nan, math.nan, math.nan)
+    found, fooled = [math.inf] * 3, 0
+    for pixels in sorted({1, *(pixels for pixels in counts if pixels <= limit)}):
+        fooled += counts[pixels]
+        rate = Rate(fooled, counts.total())
+        for at, reached in enumerate((rate.value, rate.interval[1], rate.interval[0])):
+            if reached >= share:
+                found[at] = min(found[at], pixels)
+    return Estimate(*found)
 
 
 def _spent(row: Row, limit: int) -> int:
@@ -394,14 +612,14 @@ def _cost_of(spent: list[int]) -> Cost:
 
 
 def _grouped(
-    rows: Sequence[Row], limit: int, key: Callable[[Row], int | None]
+    rows: Sequence[Row], limit: int, fewest: int | None, key: Callable[[Row], int | None]
 ) -> dict[int, Summary]:
     groups: dict[int, list[Row]] = {}
     for row in rows:
         value = key(row)
         if value is not None:
             groups.setdefault(value, []).append(row)
-    return {value: Summary.of(groups[value], limit) for value in sorted(groups)}
+    return {value: Summary.of(groups[value], limit, fewest=fewest) for value in sorted(groups)}
 
 
 def _check_limit(limit: int) -> None:
@@ -410,32 +628,37 @@ def _check_limit(limit: int) -> None:
 
 
 def _matched(first: Sequence[Row], second: Sequence[Row]) -> list[tuple[Row, Row]]:
-    """Problems that both attacked, by id, so that the order of the attacks does not matter."""
+    """Rows of the same problems, by id, so that the order of the attacks does not matter."""
     one, two = _by_problem(first), _by_problem(second)
     return [(one[problem], two[problem]) for problem in sorted(one.keys() & two.keys())]
 
 
 def _by_problem(rows: Sequence[Row]) -> dict[int, Row]:
-    repeated = len(rows) - len({row.problem for row in rows})
-    if repeated:
+    found = {row.problem: row for row in rows}
+    if len(found) < len(rows):
+        repeated = len(rows) - len(found)
         raise InputError(f"{repeated} problems occur twice: give the rows of one setting")
-    return {row.problem: row for row in _attacked(rows)}
+    return found
 
 
-def _images(pairs: Sequence[tuple[Row, Row]]) -> list[str]:
-    return list(dict.fromkeys(row.image for row, _ in pairs))
+def _estimates(
+    pairs: Sequence[tuple[str, tuple[float, ...]]],
+    contrast: Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], ...]],
+    seed: int,
+) -> list[Estimate]:
+    """What ``contrast`` makes of the sums of numbers over pairs, with bootstrap intervals.
 
-
-def _sums_by_image(
-    pairs: Sequence[tuple[Row, Row]], limit: int, queries: int
-) -> NDArray[np.float64]:
-    """For each image: pairs, successes of both attacks, queries of both."""
-    places = {image: place for place, image in enumerate(_images(pairs))}
-    sums = np.zeros((len(places), 5))
-    for a, b in pairs:
-        won = _won(a, queries), _won(b, queries)
-        sums[places[a.image]] += (1, *won, _spent(a, limit), _spent(b, limit))
-    return sums
+    Args:
+        pairs: the image of each pair, and its numbers.
+        contrast: results from the number of pairs and the sums.
+        seed: of the bootstrap.
+    """
+    places = {image: place for place, image in enumerate(dict.fromkeys(x for x, _ in pairs))}
+    sums = np.zeros((len(places), 1 + len(pairs[0][1])))
+    for image, numbers in pairs:
+        sums[places[image]] += (1, *numbers)
+    values, draws = contrast(sums.sum(axis=0)), contrast(_resampled(sums, seed).T)
+    return [_estimate(value, drawn) for value, drawn in zip(values, draws, strict=True)]
 
 
 def _resampled(sums: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
@@ -445,12 +668,16 @@ def _resampled(sums: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     return np.stack([np.bincount(drawn, minlength=n) @ sums for drawn in draws])
 
 
-def _contrast(
-    totals: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Difference of success rates and ratio of queries."""
-    pairs, wins, other_wins, queries, other_queries = totals
-    return (wins - other_wins) / pairs, queries / other_queries
+def _contrast(totals: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    """Difference of success rates, ratio and difference of mean efforts."""
+    pairs, wins, other_wins, effort, other = totals
+    return (wins - other_wins) / pairs, effort / other, (effort - other) / pairs
+
+
+def _robust_contrast(totals: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    """Difference of robust accuracies."""
+    pairs, stands, other = totals
+    return ((stands - other) / pairs,)
 
 
 def _estimate(value: NDArray[np.float64], draws: NDArray[np.float64]) -> Estimate:

@@ -78,6 +78,24 @@ class Record:
         return self.attack + self._unusual
 
     @property
+    def minimal(self) -> bool:
+        """Whether this is a search for the fewest pixels (`brusle.attacks.Minimal`).
+
+        Its options, and no others, are an attack and the total of queries.
+        """
+        return self.options.keys() == {"attack", "total"}
+
+    @property
+    def fewest(self) -> int | None:
+        """Pixel limit of a search for the fewest pixels; None of other attacks."""
+        return self.pixels if self.minimal else None
+
+    @property
+    def family(self) -> tuple[object, ...]:
+        """What is equal in settings that differ in their seed alone."""
+        return self.attack, self.goal, self.pixels, self.queries, self.eot, self.minimal
+
+    @property
     def title(self) -> str:
         """For people."""
         return f"{self.attack} {self.goal}, {self.pixels} px{self._unusual}"
@@ -343,8 +361,8 @@ class Store:
             found = self._connection.execute("SELECT id, description FROM settings ORDER BY id")
             return [Record(number, **json.loads(text)) for number, text in found.fetchall()]
 
-    def done(self, setting: int, retry_errors: bool = False) -> set[int]:
-        """Ids of the problems that need not be run again.
+    def done(self, setting: int, retry_errors: bool = False) -> dict[int, Status]:
+        """Ids and statuses of the problems that need not be run again.
 
         What failed for the victim's trouble is to be run again; with ``retry_errors`` so are all
         other errors and what was not verified.
@@ -354,7 +372,7 @@ class Store:
                 "SELECT problem, status, error FROM rows WHERE setting = ?", (setting,)
             ).fetchall()
         return {
-            problem
+            problem: status
             for problem, status, error in found
             if status not in _FAULTY or not (retry_errors or tells_of_trouble(error))
         }

@@ -23,7 +23,7 @@ from brusle.evaluation.pairs import (
 )
 from brusle.evaluation.pairs import manifest as make_manifest
 from brusle.evaluation.store import GoalName
-from brusle.oracle import Victim, traits
+from brusle.oracle import Victim, check_shape, traits
 from brusle.problems import Problems
 
 Data = str | Source | Dataset | tuple[Any, Any]
@@ -32,7 +32,9 @@ GOALS: tuple[GoalName, ...] = ("untargeted", "targeted")
 
 @dataclass(frozen=True)
 class Asked:
-    """The problems of one goal, without their images.
+    """The problems of one goal, each once, without their images.
+
+    An image that the data hold twice is the same problem twice; the first of them stands for both.
 
     Attributes:
         images: ``(n,)`` which image of the manifest.
@@ -75,7 +77,7 @@ class Workload:
         for goal in GOALS:
             rows, _, targets = _aims(manifest.entries, goal)
             if len(rows):
-                self._asked[goal] = Asked(rows, targets, torch.cat(ids[goal]))
+                self._asked[goal] = _distinct(Asked(rows, targets, torch.cat(ids[goal])))
 
     @classmethod
     def of(
@@ -131,6 +133,16 @@ def _aims(entries: Sequence[Entry], goal: GoalName) -> tuple[Tensor, Tensor, Ten
     return rows, labels, targets
 
 
+def _distinct(asked: Asked) -> Asked:
+    """Every problem where it stands first."""
+    first: dict[int, int] = {}
+    for row, number in enumerate(asked.ids.tolist()):
+        first.setdefault(number, row)
+    rows = list(first.values())
+    targets = None if asked.targets is None else asked.targets[rows]
+    return Asked(asked.images[rows], targets, asked.ids[rows])
+
+
 def as_source(data: Data, victim: Any = None) -> Source:
     """What a user gives as ``data``; photographs framed as the victim wants."""
     if isinstance(data, str):
@@ -160,9 +172,7 @@ def chosen_rows(data: Source, limit: int | None) -> Sequence[int]:
 def check_fit(data: Source, shape: tuple[int, ...], victim: Victim) -> None:
     """Raise if the victim cannot mean what the data means: other shape, or other classes."""
     known = traits(victim)
-    if known.shape is not None and tuple(shape) != tuple(known.shape):
-        have, want = (" x ".join(map(str, s)) for s in (shape, known.shape))
-        raise InputError(f"images of {data.name} are {have}, {victim.name} takes {want}")
+    check_shape(shape, victim, f"images of {data.name}")
     if not known.classes:
         return
     top = int(data.labels.max())

@@ -5,41 +5,86 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from brusle.evaluation.metrics import Rate
+from brusle.evaluation.statistics import Estimate
+from brusle.report.curves import COLOURS, Point
 from brusle.report.markup import Html, join, tag
 
 _WIDTH, _HEIGHT = 460, 280
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 12, 12, 40
 _PLOT_WIDTH, _PLOT_HEIGHT = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
-COLOURS = 6  # classes c0 to c5 of the style sheet
+_DASHES = 4  # classes d0 to d3 of the style sheet, as c0 to c9 are the colours
 _MOST_BARS = 40
+_ROW, _LONG = 26, 64  # height and most letters of a line of `forest`
 
 
 @dataclass(frozen=True)
 class Series:
-    """A curve: its steps as (queries, rate), its colour, and whether it is of a further seed."""
+    """A curve with its name, the number of its colour, and that of its dashes."""
 
     name: str
-    steps: Sequence[tuple[int, Rate]]
+    points: Sequence[Point]
     colour: int
-    further: bool = False
+    dashes: int = 0
+
+    @property
+    def look(self) -> str:
+        """Classes of the style sheet."""
+        return f"c{self.colour % len(COLOURS)} d{self.dashes % _DASHES}"
 
 
-def success_chart(series: Sequence[Series], bands: bool) -> Html:
-    """Success rate over queries; the band is the 95 % interval."""
-    limit = max(one.steps[-1][0] for one in series)
-    drawn = [_axes(limit, 100, "queries", "fooled, %")]
+def step_chart(series: Sequence[Series], bands: bool, title: str, axes: tuple[str, str]) -> Html:
+    """Shares as step functions.
+
+    Args:
+        series: the curves.
+        bands: draw their bands.
+        title: what they show, for those who cannot see them.
+        axes: names of the horizontal and of the vertical axis.
+    """
+    limit = max(one.points[-1].at for one in series)
+    drawn = [_axes(limit, 100, *axes)]
     for one in series:
-        colour = f"c{one.colour % COLOURS}"
-        if bands and not one.further:
-            drawn.append(tag("path", d=_band(one.steps, limit), class_=f"band {colour}"))
-        line = _path(_corners([(q, rate.value) for q, rate in one.steps], limit))
-        kind = "further" if one.further else ""
-        drawn.append(tag("path", d=line, class_=f"line {colour} {kind}".strip()))
+        if bands:
+            drawn.append(tag("path", d=_band(one.points, limit), class_=f"band {one.look}"))
+        line = _path(_corners([(point.at, point.value) for point in one.points], limit))
+        drawn.append(tag("path", d=line, class_=f"line {one.look}"))
     ends = "; ".join(
-        f"{one.name} {100 * one.steps[-1][1].value:.0f} % at {one.steps[-1][0]}" for one in series
+        f"{one.name} {100 * one.points[-1].value:.0f} % at {one.points[-1].at}" for one in series
     )
-    return _svg(f"Success rate over queries. {ends}", drawn)
+    return _svg(f"{title}. {ends}", drawn)
+
+
+def forest(lines: Sequence[tuple[str, Estimate, int]], name: str) -> Html:
+    """Estimates with their intervals below each other, around a line at 0.
+
+    Args:
+        lines: for each, what it is of, the estimate, and the number of its colour.
+        name: what the estimates are.
+    """
+    most = max(1.0, *(abs(x) for _, e, _ in lines for x in (e.low, e.high)))
+    height = len(lines) * _ROW + _BOTTOM + _TOP
+    bottom = height - _BOTTOM
+    marks = sorted({sign * mark for mark in ticks(most, 3) for sign in (-1, 1)})
+
+    def x(value: float) -> float:
+        return _x(value + most, 2 * most)
+
+    drawn: list[Html] = []
+    for mark in marks:
+        at, kind = f"{x(mark):.1f}", "rule zero" if mark == 0 else "rule"
+        drawn.append(tag("line", x1=at, x2=at, y1=_TOP, y2=bottom, class_=kind))
+        drawn.append(_text(f"{mark:+d}" if mark else "0", x(mark), bottom + 16, "middle"))
+    drawn.append(_text(name, _WIDTH - _RIGHT, height - 6, "end"))
+    for row, (text, estimate, colour) in enumerate(lines):
+        y = _TOP + (row + 0.62) * _ROW
+        look = f"c{colour % len(COLOURS)}"
+        short = text if len(text) <= _LONG else f"{text[: _LONG - 1]}\N{HORIZONTAL ELLIPSIS}"
+        drawn.append(_text(short, _LEFT, y - 7, "start"))
+        ends = {"x1": f"{x(estimate.low):.1f}", "x2": f"{x(estimate.high):.1f}"}
+        drawn.append(tag("line", **ends, y1=y, y2=y, class_=f"line {look}"))
+        drawn.append(tag("circle", cx=f"{x(estimate.value):.1f}", cy=y, r=4, class_=f"bar {look}"))
+    said = "; ".join(f"{text} {e.value:+.1f} [{e.low:+.1f}, {e.high:+.1f}]" for text, e, _ in lines)
+    return _svg(f"{name}: {said}", drawn, height)
 
 
 def histogram(counts: Mapping[int, int], most: int, colour: int) -> Html:
@@ -62,7 +107,7 @@ def histogram(counts: Mapping[int, int], most: int, colour: int) -> Html:
                 y=f"{_y(count, highest):.1f}",
                 width=f"{max(right - left - 1, 1):.1f}",
                 height=f"{_TOP + _PLOT_HEIGHT - _y(count, highest):.1f}",
-                class_=f"bar c{colour % COLOURS}",
+                class_=f"bar c{colour % len(COLOURS)}",
             )
         )
     said = ", ".join(f"{count} with {pixels}" for pixels, count in counts.items())
@@ -70,17 +115,17 @@ def histogram(counts: Mapping[int, int], most: int, colour: int) -> Html:
     return _svg(f"Successes by changed pixels: {said}", [axes, *bars])
 
 
-def ticks(most: float) -> list[int]:
-    """Round numbers from 0 to ``most``, at most six."""
+def ticks(most: float, steps: int = 5) -> list[int]:
+    """Round numbers from 0 to ``most``, with at most so many steps."""
     step = 1
-    while most / step > 5:
+    while most / step > steps:
         # 1, 2, 5, 10, ...
         step = step * 5 // 2 if str(step)[0] == "2" else step * 2
     return list(range(0, int(most) + 1, step))
 
 
-def _svg(title: str, drawn: Sequence[Html]) -> Html:
-    box = f"0 0 {_WIDTH} {_HEIGHT}"
+def _svg(title: str, drawn: Sequence[Html], height: int = _HEIGHT) -> Html:
+    box = f"0 0 {_WIDTH} {height}"
     return tag("svg", tag("title", title), *drawn, viewBox=box, role="img", aria_label=title)
 
 
@@ -129,8 +174,11 @@ def _path(corners: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{x} {y}" for x, y in corners)
 
 
-def _band(steps: Sequence[tuple[int, Rate]], limit: int) -> str:
-    low, high = (_corners([(q, rate.interval[end]) for q, rate in steps], limit) for end in (0, 1))
+def _band(points: Sequence[Point], limit: int) -> str:
+    low, high = (
+        _corners([(point.at, getattr(point, end)) for point in points], limit)
+        for end in ("low", "high")
+    )
     return _path([*high, *reversed(low)]) + "Z"
 
 
@@ -138,13 +186,7 @@ def _range(low: int, high: int) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-def legend(names: Sequence[tuple[str, int]]) -> Html:
-    """Names beside their colours."""
-    return tag(
-        "p",
-        *(
-            join(tag("span", tag("i", class_=f"c{colour % COLOURS}"), name, class_="key"), " ")
-            for name, colour in names
-        ),
-        class_="legend",
-    )
+def legend(series: Sequence[Series]) -> Html:
+    """Names beside their lines."""
+    keys = [tag("span", tag("i", class_=one.look), one.name, class_="key") for one in series]
+    return tag("p", *(join(key, " ") for key in keys), class_="legend")

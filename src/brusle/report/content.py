@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,14 +10,16 @@ from typing import Any
 
 from brusle.errors import InputError
 from brusle.evaluation.metrics import Rate, or_none
-from brusle.evaluation.runs import Run, checkpoints
+from brusle.evaluation.runs import Run, summarise
 from brusle.evaluation.statistics import (
+    Estimate,
     Flag,
     Spread,
     Summary,
     by_label,
     by_target,
     cost,
+    mean_needed,
     over_seeds,
     robust_accuracy,
     success_grid,
@@ -35,10 +38,15 @@ MEANINGS = {
     "errors": "Read the reasons below before you trust the rates.",
 }
 _MARKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
-_METRICS: dict[str, Callable[[Sequence[Row], int], float]] = {
-    "ASR": lambda rows, limit: success_rate(rows, limit).value,
-    "robust accuracy": lambda rows, limit: robust_accuracy(rows, limit).value,
-    "mean queries": lambda rows, limit: cost(rows, limit).mean,
+SHARES: dict[str, Callable[[Sequence[Row], Record], float]] = {
+    "ASR": lambda rows, setting: success_rate(rows, setting.queries).value,
+    "robust accuracy": lambda rows, setting: robust_accuracy(rows, setting.queries).value,
+}
+_EFFORT: dict[str, Callable[[Sequence[Row], Record], float]] = {
+    "mean queries": lambda rows, setting: cost(rows, setting.queries).mean,
+}
+_FEWEST: dict[str, Callable[[Sequence[Row], Record], float]] = {
+    "mean pixels needed": lambda rows, setting: mean_needed(rows, setting.pixels),
 }
 
 
@@ -50,8 +58,9 @@ class Part:
         setting: what was run.
         summary: its numbers.
         flags: reasons to doubt them.
-        steps: success rate over queries, see `success_steps`.
-        grid: success rate within some numbers of queries.
+        steps: success rate over queries, see `success_steps`; of a search for the fewest pixels
+            robust accuracy over pixels, see `PixelsNeeded`.
+        grid: success rate within some numbers of queries; empty of a search for the fewest pixels.
         by_label: a summary of each true class.
         by_target: a summary of each target class.
         moves: success rate from true class to target.
@@ -62,7 +71,7 @@ class Part:
     setting: Record
     summary: Summary
     flags: list[Flag]
-    steps: list[tuple[int, Rate]]
+    steps: dict[int, Rate]
     grid: dict[int, Rate]
     by_label: dict[int, Summary]
     by_target: dict[int, Summary]
@@ -73,17 +82,16 @@ class Part:
     @classmethod
     def of(cls, setting: Record, rows: Sequence[Row], flags: list[Flag], randomised: bool) -> Part:
         """Count everything that a report says about ``rows``."""
-        limit = setting.queries
-        marks = [*(mark for mark in _MARKS if mark < limit), limit]
-        grid = success_grid({setting.pixels: rows}, marks)
+        limit, summary = setting.queries, summarise(setting, rows, randomised)
+        grid = success_grid({setting.pixels: rows}, [] if setting.minimal else marks_to(limit))
         return cls(
             setting=setting,
-            summary=Summary.of(rows, limit, checkpoints(limit), randomised),
+            summary=summary,
             flags=flags,
-            steps=success_steps(rows, limit),
+            steps=summary.needed.robust if summary.needed else success_steps(rows, limit),
             grid={queries: rate for (queries, _), rate in grid.items()},
-            by_label=by_label(rows, limit),
-            by_target=by_target(rows, limit),
+            by_label=by_label(rows, limit, setting.fewest),
+            by_target=by_target(rows, limit, setting.fewest),
             moves=_moves(rows, limit),
             pixels=_count(row.pixels for row in rows if row.status == "success"),
             troubles=_count((row.status, row.error) for row in rows if row.status in _TROUBLES),
@@ -98,6 +106,7 @@ class Part:
         """For JSON."""
         return {
             **vars(self.setting),
+            "minimal": self.setting.minimal,
             "stored": self.summary.images,
             "finished": self.finished,
             "summary": self.summary.as_dict(),
@@ -148,6 +157,11 @@ class Group:
     def title(self) -> str:
         """Attack, goal and budget, without a seed."""
         return f"{self.setting.attack} {self.setting.goal}, {self.budget}{self._eot}"
+
+    @property
+    def minimal(self) -> bool:
+        """Whether these are searches for the fewest pixels."""
+        return self.setting.minimal
 
     @property
     def _eot(self) -> str:
@@ -229,6 +243,11 @@ class Content:
         return bool(self.about.get("randomised"))
 
     @property
+    def warnings(self) -> dict[str, str]:
+        """What is plainly wrong with the victim, by topic."""
+        return dict(self.about.get("warnings", {}))
+
+    @property
     def unfinished(self) -> list[Part]:
         """Settings that are not complete."""
         return [part for part in self.parts if not part.finished]
@@ -263,16 +282,22 @@ class Content:
             f"{limits} times.",
             f"Before any attack, the victim classifies {in_words(self.clean, 'images')} correctly.",
         ]
-        return said + [self._result(best) for best in self.strongest()]
+        said += [self._result(best) for best in self.strongest()]
+        return said + [self._needed(best) for best in self.sparsest()]
 
     def strongest(self) -> list[Group]:
         """For each goal the settings with the highest success rate."""
+        return self._best(minimal=False, key=lambda group: group.asr.value)
+
+    def sparsest(self) -> list[Group]:
+        """For each goal the search that does with the fewest pixels, in the median."""
+        return self._best(minimal=True, key=lambda group: -_median(group))
+
+    def _best(self, minimal: bool, key: Callable[[Group], float]) -> list[Group]:
+        groups = [g for g in self.groups if g.minimal is minimal and g.asr.count]
         goals = dict.fromkeys(part.setting.goal for part in self.parts)
-        found = []
-        for goal in goals:
-            some = [g for g in self.groups if g.setting.goal == goal and g.asr.count]
-            found += [max(some, key=lambda g: g.asr.value)] if some else []
-        return found
+        ranked = [[g for g in groups if g.setting.goal == goal] for goal in goals]
+        return [max(some, key=key) for some in ranked if some]
 
     def _result(self, best: Group) -> str:
         part = best.parts[0]
@@ -287,6 +312,24 @@ class Content:
         return (
             f"Untargeted, {attack} was the strongest: it fooled the victim on {won}. To the end, "
             f"{left} are classified correctly."
+        )
+
+    def _needed(self, best: Group) -> str:
+        setting, summary = best.setting, best.parts[0].summary
+        assert summary.needed is not None
+        seed = f" (here with seed {setting.seed})" if len(best.parts) > 1 else ""
+        needed, limit = summary.needed, setting.pixels
+        quartiles = (needed.lower.value, needed.median.value, needed.upper.value)
+        ends = (needed.median.low, needed.median.high)
+        lower, median, upper, low, high = (
+            pixels(x, limit).replace(">", "more than") for x in (*quartiles, *ends)
+        )
+        what = "images" if setting.goal == "untargeted" else "pairs of image and target"
+        return (
+            f"{setting.goal.capitalize()}, {setting.attack}{seed} looked for the fewest pixels: "
+            f"half of the {summary.attacked} attacked {what} need {median} (95 % interval {low} to "
+            f"{high}), a quarter {lower}, three quarters {upper}; "
+            f"{in_words(summary.asr, what)} need at most {limit}."
         )
 
     def flags(self) -> dict[str, list[tuple[Record, Flag]]]:
@@ -349,13 +392,37 @@ def group(parts: Iterable[Part]) -> list[Group]:
     groups: dict[tuple[object, ...], dict[int, list[Part]]] = {}
     for part in parts:
         s = part.setting
-        limits = groups.setdefault((s.attack, s.goal, s.pixels, s.eot), {})
+        limits = groups.setdefault((s.attack, s.goal, s.pixels, s.eot, s.minimal), {})
         limits.setdefault(s.queries, []).append(part)
     return [
         Group(tuple(some), len(limits) > 1)
         for limits in groups.values()
         for some in limits.values()
     ]
+
+
+def marks_to(limit: int) -> list[int]:
+    """Round numbers, up to the limit, at which grids give rates."""
+    return [*(mark for mark in _MARKS if mark < limit), limit]
+
+
+def pixels(number: float, limit: int) -> str:
+    """Pixels needed: ``3``, ``> 40``, or ``-`` if nothing was attacked."""
+    if math.isnan(number):
+        return "-"
+    return f"> {limit}" if number > limit else f"{number:.0f}"
+
+
+def pixels_within(needed: Estimate, limit: int) -> str:
+    """The same with its interval: ``3 [2, > 40]``."""
+    value, low, high = (pixels(x, limit) for x in (needed.value, needed.low, needed.high))
+    return value if value == "-" else f"{value} [{low}, {high}]"
+
+
+def _median(group: Group) -> float:
+    """Mean over seeds of the median of pixels needed."""
+    medians = [p.summary.needed.median.value for p in group.parts if p.summary.needed]
+    return sum(medians) / len(medians)
 
 
 def pooled(rates: Iterable[Rate]) -> Rate:
@@ -397,10 +464,10 @@ def span(numbers: Iterable[int]) -> str:
 
 def _seeds(run: Run, group: Group) -> list[Seeds]:
     rows = [run.stored(part.setting) for part in group.parts]
-    limit, lines = group.setting.queries, []
-    for name, metric in _METRICS.items():
+    setting, lines = group.setting, []
+    for name, metric in (SHARES | (_FEWEST if group.minimal else _EFFORT)).items():
         try:
-            spread = over_seeds(rows, lambda some, metric=metric: metric(some, limit))  # type: ignore[misc]
+            spread = over_seeds(rows, lambda some, metric=metric: metric(some, setting))  # type: ignore[misc]
             lines.append(Seeds(group, name, spread))
         except InputError as error:  # unfinished: the other groups still stand
             return [Seeds(group, name, None, str(error))]

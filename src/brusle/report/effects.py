@@ -18,6 +18,7 @@ from torch import Tensor
 from brusle.attacks.pixel_bandit import Bandit, PixelBandit
 from brusle.errors import InputError
 from brusle.loop import Feedback, Search
+from brusle.names import require_ending
 from brusle.problems import Edits, Problems
 from brusle.report.curves import COLOURS
 from brusle.report.gallery import count
@@ -26,7 +27,7 @@ from brusle.results import AttackResult
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FORMATS = (".png", ".npz")
+FORMATS = (".png", ".npz")  # a picture, or its numbers
 _PANEL = 2.5  # inches
 _FRAME = 1.5  # pixels, so that their own shade is seen within
 _LEAST_FRAME = 1 / 32  # of the longer side: a single pixel of a large image would be lost
@@ -129,12 +130,6 @@ def require_bandit(attack: object) -> PixelBandit:
     return attack
 
 
-def require_format(path: Path) -> None:
-    """Raise unless the name of a file says which of `FORMATS` it is to have."""
-    if path.suffix.lower() not in FORMATS:
-        raise InputError(f"{path} is neither a picture (.png) nor numbers (.npz): name it so")
-
-
 @dataclass
 class _Journal:
     """What is written down about one search."""
@@ -198,6 +193,7 @@ class _Watched(Search):
 
 def save(maps: EffectMaps, path: str | Path) -> None:
     """Write the numbers as ``.npz``: the fields of `EffectMaps` and, stacked, those of `Moment`."""
+    require_ending(path, [".npz"])
     with Path(path).open("wb") as file:  # given a name, NumPy would add to it
         np.savez_compressed(
             file,
@@ -232,6 +228,7 @@ def draw(
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.figure import Figure
 
+    require_ending(path, [".png"])
     if not maps.moments:
         raise InputError("no effects to draw: the image was not attacked")
     _, h, w = maps.original.shape

@@ -15,7 +15,9 @@ from torch import Tensor
 from brusle.errors import InputError
 from brusle.evaluation.runs import Run, rebuild
 from brusle.evaluation.store import Record
+from brusle.names import require_ending
 
+PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".pdf")  # what `gallery` can write
 _PANEL, _GAP, _MARGIN, _TEXT = 192, 8, 24, 44
 _INK, _FAINT, _PAPER, _SHADE = (28, 30, 34), (110, 114, 122), (255, 255, 255), (232, 234, 238)
 
@@ -37,7 +39,8 @@ class Example:
 
 
 def gallery(examples: Sequence[Example], path: str | Path, title: str, columns: int = 2) -> None:
-    """Draw ``examples`` in a grid and write it to ``path``."""
+    """Draw ``examples`` in a grid and write it to ``path``, in one of the formats `PICTURES`."""
+    require_ending(path, PICTURES)
     width, height = 3 * _PANEL + 2 * _GAP, _PANEL + _TEXT
     rows = -(-len(examples) // columns)
     sheet = Image.new(

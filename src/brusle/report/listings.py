@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from brusle.evaluation.metrics import Rate
-from brusle.report.content import Content
-from brusle.report.tables import estimate, number
+from brusle.report.comparison import Section
+from brusle.report.content import SHARES, Content, Part, marks_to, pixels, pixels_within
+from brusle.report.gallery import class_name
+from brusle.report.tables import FEWEST_COMPARED, estimate, number, varied
 
 Cell = str | Rate
+MOST_CLASSES = 30  # of more, the extremes are shown
+_STARS = "*: the 95 % interval excludes 0 (ratio: 1), as it does by chance in 1 of 20 lines."
+_SEEDS = " Over seeds: mean and standard deviation."
 
 
 @dataclass(frozen=True)
@@ -22,7 +29,8 @@ class Listing:
 
 def summary(content: Content) -> Listing:
     """One line for each setting."""
-    limits = sorted({part.setting.queries for part in content.parts})
+    parts = [part for part in content.parts if not part.setting.minimal]
+    limits = sorted({part.setting.queries for part in parts})
     headers = [
         "attack", "goal", "pixels used / allowed", *(["queries allowed"] if limits[1:] else []),
         "attacked / all", "ASR %",
@@ -31,7 +39,7 @@ def summary(content: Content) -> Listing:
         "area under curve",
     ]  # fmt: skip
     rows: list[list[Cell]] = []
-    for part in content.parts:
+    for part in parts:
         s, setting = part.summary, part.setting
         rows.append(
             [
@@ -39,7 +47,7 @@ def summary(content: Content) -> Listing:
                 setting.goal,
                 f"{number(s.mean_pixels, 1)} / {setting.pixels}",
                 *([str(setting.queries)] if limits[1:] else []),
-                f"{s.attacked} / {s.images}" + ("" if part.finished else f" of {setting.problems}"),
+                _attacked(part),
                 s.asr,
                 *([] if s.stable is None else [s.stable]),
                 s.robust,
@@ -54,13 +62,111 @@ def summary(content: Content) -> Listing:
     return Listing(caption, headers, rows)
 
 
+def needed(content: Content) -> Listing:
+    """One line for each search for the fewest pixels."""
+    headers = [
+        "attack", "goal", "pixels allowed", "queries allowed", "attacked / all", "ASR %",
+        *(["stable ASR %"] if content.randomised else []), "robust accuracy %",
+        "a quarter needs", "median", "three quarters need", "mean of fooled", "mean, at least",
+    ]  # fmt: skip
+    rows: list[list[Cell]] = []
+    for part in content.parts:
+        s, setting, found = part.summary, part.setting, part.summary.needed
+        if found is None:
+            continue
+        rows.append(
+            [
+                setting.name,
+                setting.goal,
+                str(setting.pixels),
+                str(setting.queries),
+                _attacked(part),
+                s.asr,
+                *([] if s.stable is None else [s.stable]),
+                s.robust,
+                pixels_within(found.lower, setting.pixels),
+                pixels_within(found.median, setting.pixels),
+                pixels_within(found.upper, setting.pixels),
+                f"{number(found.mean, 1)} ({s.asr.hits} fooled)",
+                number(found.bound, 1),
+            ]
+        )
+    caption = (
+        "The fewest pixels with which a quarter, half and three quarters of the attacked images "
+        "are fooled; > is more than were allowed; brackets are 95 % intervals. ASR: fooled with at "
+        "most the pixels allowed. Mean, at least: over all attacked, one that was not fooled "
+        "counting as one pixel more than allowed."
+    )
+    return Listing(caption, headers, rows)
+
+
+def robust_by_pixels(content: Content) -> Listing:
+    """Robust accuracy if only so many pixels may be changed, of searches for the fewest."""
+    found = [(part.setting, part.steps) for part in content.parts if part.setting.minimal]
+    marks = sorted({mark for setting, _ in found for mark in marks_to(setting.pixels)})
+    rows: list[list[Cell]] = [
+        [
+            f"{setting.name}, {setting.goal}",
+            *(steps[max(p for p in steps if p <= m)] if m <= setting.pixels else "" for m in marks),
+        ]
+        for setting, steps in found
+    ]
+    caption = "Robust accuracy in % if so many pixels may be changed; brackets are 95 % intervals."
+    return Listing(caption, ["attack", *map(str, marks)], rows)
+
+
+def needed_by_class(content: Content) -> Listing:
+    """The median of pixels needed for each true class."""
+    names = list(content.about.get("classes", ()))
+    parts = [part for part in content.parts if part.setting.minimal]
+    found = {
+        label: [part.by_label[label].needed for part in parts if label in part.by_label]
+        for label in sorted({label for part in parts for label in part.by_label})
+    }
+    bounds = {
+        label: sum(x.bound for x in some if x is not None) / len(some)
+        for label, some in found.items()
+    }
+    labels = extremes(bounds)
+    rows: list[list[Cell]] = [
+        [class_name(names, label), *(_median(part, label) for part in parts)] for label in labels
+    ]
+    caption = (
+        "Median of pixels needed for each true class, with its 95 % interval; > is more than were "
+        "allowed."
+    )
+    if len(labels) < len(found):
+        caption += f" Of {len(found)} classes, those that need the fewest and most; --json has all."
+    return Listing(caption, ["true class", *(part.setting.title for part in parts)], rows)
+
+
+def extremes(values: Mapping[int, float]) -> list[int]:
+    """All classes, or those with the lowest and highest values if there are too many."""
+    if len(values) <= MOST_CLASSES:
+        return list(values)
+    known = [label for label, value in values.items() if not math.isnan(value)]
+    known.sort(key=lambda label: values[label])
+    half = MOST_CLASSES // 2
+    return list(dict.fromkeys(known[:half] + known[-half:]))
+
+
+def _median(part: Part, label: int) -> str:
+    found = part.by_label[label].needed if label in part.by_label else None
+    return "-" if found is None else pixels_within(found.median, part.setting.pixels)
+
+
+def _attacked(part: Part) -> str:
+    s = part.summary
+    return f"{s.attacked} / {s.images}" + ("" if part.finished else f" of {part.setting.problems}")
+
+
 def seeds(content: Content) -> Listing:
     """What varies with the seed."""
     rows: list[list[Cell]] = []
     for line in content.seeds:
         if line.spread is None:
             continue
-        spread, share = line.spread, line.metric != "mean queries"
+        spread, share = line.spread, line.metric in SHARES
         values = [
             number(x * (100 if share else 1), 1) for x in (spread.min, spread.mean, spread.max)
         ]
@@ -71,40 +177,70 @@ def seeds(content: Content) -> Listing:
     return Listing("The same problems with several seeds.", headers, rows)
 
 
-def comparison(content: Content) -> Listing:
-    """Attacks against the first."""
-    section = content.comparison
-    if section is None:
+def compared(section: Section | None) -> Listing:
+    """The lines of a comparison that are about attacks with a pixel budget."""
+    lines = [] if section is None else [line for line in section.lines if not line.minimal]
+    if section is None or not lines:
         return Listing("", [], [])
+    base = f" of {section.baseline or 'base'}"
+    several = any(line.seeds for line in lines)
+    headers = [
+        "setting", f"ASR %{base}", "ASR %", "difference in points",
+        f"robust accuracy %{base}", "robust accuracy %", "robust accuracy, difference",
+        "ratio of mean queries",
+        *(["difference over seeds", "ratio over seeds"] if several else []), "pairs",
+    ]  # fmt: skip
     rows: list[list[Cell]] = [
         [
             section.label(line),
-            *(number(100 * rate.value, 1) for rate in line.rates),
+            *(number(100 * side.asr.value, 1) for side in line.sides),
             estimate(line.found.difference, 0, "+.1f", 100),
+            *(number(100 * side.robust.value, 1) for side in line.sides),
+            estimate(line.found.robust, 0, "+.1f", 100),
             estimate(line.found.ratio, 1, ".2f"),
+            *([varied(line, "difference", "+.1f", 100)] if several else []),
+            *([varied(line, "ratio", ".2f")] if several else []),
             str(line.found.pairs),
         ]
-        for line in section.lines
+        for line in lines
         if line.found is not None
     ]
-    headers = [
-        "attack", f"ASR % of {section.baseline}", "ASR %", "difference in points",
-        "ratio of mean queries", "pairs",
-    ]  # fmt: skip
+    at = " or ".join(map(str, sorted({line.queries for line in lines})))
     caption = (
-        f"Against {section.baseline}, on the problems that both attacked. *: the 95 % interval "
-        f"excludes 0 (ratio: 1), as it does by chance in 1 of 20 lines."
+        f"Success within {at} queries, on the problems that both attacked; robust accuracy over "
+        f"all without error. {_STARS}{_SEEDS if several else ''}"
     )
     return Listing(caption, headers, rows)
 
 
-def comparison_remarks(content: Content) -> list[str]:
-    """What could not be compared, and what else differs."""
-    section = content.comparison
-    if section is None:
-        return []
-    failed = [f"{section.label(line)}: {line.problem}" for line in section.lines if line.problem]
-    return [*section.notes, *section.unmatched, *failed]
+def compared_by_pixels(section: Section | None) -> Listing:
+    """The lines of a comparison that are about searches for the fewest pixels."""
+    lines = [] if section is None else [line for line in section.lines if line.minimal]
+    if section is None or not lines:
+        return Listing("", [], [])
+    base = f" of {section.baseline or 'base'}"
+    several = any(line.seeds for line in lines)
+    headers = [
+        "setting", f"median{base}", "median", f"mean{base}", "mean", "difference in pixels",
+        "ratio of pixels", "ASR, difference in points",
+        *(["difference over seeds", "ratio over seeds"] if several else []), "pairs",
+    ]  # fmt: skip
+    rows: list[list[Cell]] = [
+        [
+            section.label(line),
+            *(pixels(side.median, line.other.pixels) for side in line.sides),
+            *(number(side.effort, 1) for side in line.sides),
+            estimate(line.found.excess, 0, "+.1f"),
+            estimate(line.found.ratio, 1, ".2f"),
+            estimate(line.found.difference, 0, "+.1f", 100),
+            *([varied(line, "excess", "+.1f")] if several else []),
+            *([varied(line, "ratio", ".2f")] if several else []),
+            str(line.found.pairs),
+        ]
+        for line in lines
+        if line.found is not None
+    ]
+    return Listing(f"{FEWEST_COMPARED} {_STARS}{_SEEDS if several else ''}", headers, rows)
 
 
 def errors(content: Content) -> Listing:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from brusle.evaluation.metrics import Rate
 from brusle.report import listings
+from brusle.report.comparison import Section
 from brusle.report.content import MEANINGS, Content
 from brusle.report.listings import Cell, Listing
 
@@ -18,9 +20,11 @@ def markdown(content: Content) -> str:
         " ".join(map(_plain, content.headline())),
         *_doubts(content),
         _table("Summary", listings.summary(content)),
+        _table("Pixels needed", listings.needed(content)),
+        _table("Robust accuracy by pixels", listings.robust_by_pixels(content)),
+        _table("Pixels needed by class", listings.needed_by_class(content)),
         _table("Over seeds", listings.seeds(content)),
-        _table("Attacks compared", listings.comparison(content)),
-        "\n".join(f"- {_plain(text)}" for text in listings.comparison_remarks(content)),
+        *_compared(content),
         _table("Errors", listings.errors(content)),
         "## Where this comes from",
         _provenance(content),
@@ -28,8 +32,35 @@ def markdown(content: Content) -> str:
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
+def comparison_markdown(sections: Sequence[Section]) -> str:
+    """What `brusle compare` has found."""
+    blocks = ["# Comparison"]
+    for section in sections:
+        blocks += [f"## {_plain(section.title)}", *_section(section)]
+    return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def _section(section: Section) -> list[str]:
+    return [
+        *(f"**{_plain(verdict.text)}**" for verdict in section.verdicts),
+        _table("", listings.compared(section)),
+        _table("", listings.compared_by_pixels(section)),
+        "\n".join(f"- {_plain(text)}" for text in section.remarks()),
+    ]
+
+
+def _compared(content: Content) -> list[str]:
+    if content.comparison is None:
+        return []
+    return [
+        f"## Attacks compared with {_plain(content.comparison.baseline)}",
+        *_section(content.comparison),
+    ]
+
+
 def _doubts(content: Content) -> list[str]:
-    lines = [
+    lines = [f"**Warning: {topic}.** {_plain(text)}" for topic, text in content.warnings.items()]
+    lines += [
         f"**Caution: {name}** ({_plain(found[0][0].title)}"
         f"{f' and {len(found) - 1} more' if found[1:] else ''}): {_plain(found[0][1].text)}. "
         f"{MEANINGS[name]}"
@@ -59,7 +90,8 @@ def _table(title: str, listing: Listing) -> str:
         *([_cell(cell) for cell in row] for row in listing.rows),
     ]
     text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"## {title}\n\n{_plain(listing.caption)}\n\n{text}"
+    heading = f"## {title}\n\n" if title else ""
+    return f"{heading}{_plain(listing.caption)}\n\n{text}"
 
 
 def _cell(cell: Cell) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import io
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from PIL import Image
@@ -15,18 +14,17 @@ from PIL import Image
 from brusle.errors import BrusleError
 from brusle.evaluation.metrics import Rate
 from brusle.evaluation.runs import Run
+from brusle.evaluation.store import Record
 from brusle.report import listings
-from brusle.report.charts import COLOURS, Series, histogram, legend, success_chart
-from brusle.report.content import MEANINGS, Content, Group, pooled, rounded
+from brusle.report.charts import Series, histogram, legend, step_chart
+from brusle.report.comparison_page import section_body
+from brusle.report.content import MEANINGS, Content, Group, pixels, pooled, rounded
+from brusle.report.curves import MOST_BANDS, Curve, attack_colours, band_caption
+from brusle.report.elements import bullets, document, listing_table, notice, table
 from brusle.report.gallery import Example, class_name, panels, run_examples
-from brusle.report.listings import Cell, Listing
 from brusle.report.markup import Html, join, tag
 
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-_MOST_BANDS = 3  # more would cover each other
-_MOST_CLASSES = 30  # of more, the extremes are shown
 _MOST_EXAMPLES = 24
-_LONG = 40  # text that may take several lines
 _FEWER = 0.05  # a share of successes with fewer pixels than allowed that is worth a picture
 _SESSION = {
     "began": "began",
@@ -40,8 +38,9 @@ _READING = (
     "ASR (attack success rate): of the images that the victim classifies correctly, the share that "
     "was fooled. Robust accuracy: of all images, the share that is classified correctly to the "
     "end.",
-    "Brackets and bands are 95 % intervals: they say how far the number could be off because only "
-    "these images were tried (Wilson score; for comparisons the paired bootstrap).",
+    "Brackets are 95 % intervals: they say how far the number could be off because only these "
+    "images were tried (Wilson score; for comparisons the paired bootstrap). What bands are "
+    "is said below each chart.",
     "Mean and median queries count a failure as the query limit. Over successes only they flatter "
     "a weak attack, which has only the easy images.",
     "The area under the curve of success over queries is between 0 (never a success) and 1 (all at "
@@ -60,48 +59,21 @@ def page(content: Content, run: Run) -> str:
     """
     unequal = [f"{line.group.title}: {line.problem}" for line in content.seeds if line.problem]
     sections = {
-        "summary": ("Summary", _listing(listings.summary(content))),
+        "summary": ("Summary", listing_table(listings.summary(content))),
         "curves": ("Success over queries", _curves(content)),
         "grid": ("Success by queries and pixels", _grid(content)),
+        "needed": ("Pixels needed", _needed(content)),
         "classes": ("By class", _classes(content)),
-        "seeds": ("Over seeds", _listing(listings.seeds(content), unequal)),
-        "comparison": (
-            "Attacks compared",
-            _listing(listings.comparison(content), listings.comparison_remarks(content)),
-        ),
+        "seeds": ("Over seeds", listing_table(listings.seeds(content), unequal)),
+        "comparison": ("Attacks compared", _comparison(content)),
         "pixels": ("Pixels used", _pixels(content)),
         "gallery": ("Examples", _gallery(content, run)),
-        "errors": ("Errors", _listing(listings.errors(content))),
+        "errors": ("Errors", listing_table(listings.errors(content))),
         "provenance": ("Where this comes from", _provenance(content)),
-        "reading": ("How to read this", _bullets(_READING)),
+        "reading": ("How to read this", bullets(_READING)),
     }
-    shown = {key: both for key, both in sections.items() if both[1]}
-    links = [tag("a", title, href=f"#{key}") for key, (title, _) in shown.items()]
-    body = tag(
-        "body",
-        tag("header", _top(content)),
-        tag("nav", *links, aria_label="Sections"),
-        tag(
-            "main",
-            *(
-                tag("section", tag("h2", title), inner, id=key)
-                for key, (title, inner) in shown.items()
-            ),
-        ),
-    )
-    return "<!doctype html>\n" + tag("html", _head(content), body, lang="en") + "\n"
-
-
-def _head(content: Content) -> Html:
-    style = Path(__file__).with_name("page.css").read_text()
-    return tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        tag("title", f"{content.victim} on {content.data}: robustness to sparse changes"),
-        tag("style", Html(style)),
-    )
+    title = f"{content.victim} on {content.data}: robustness to sparse changes"
+    return document(title, _top(content), sections)
 
 
 def _top(content: Content) -> Html:
@@ -111,7 +83,7 @@ def _top(content: Content) -> Html:
         tag("p", "Robustness to a handful of changed pixels", class_="over"),
         tag("h1", f"{content.victim} on {content.data}"),
         tag("p", f"Run {content.name}", class_="faint"),
-        _notice("Unfinished", [content.state]) if content.state else "",
+        notice("Unfinished", [content.state]) if content.state else "",
         tag("div", *(tag("p", line) for line in lines), class_="lead"),
         tag("div", *_cards(content), class_="cards"),
         _flags(content),
@@ -126,7 +98,26 @@ def _cards(content: Content) -> list[Html]:
         if setting.goal == "untargeted":
             cards.append(_card("robust accuracy", summary.robust, with_what))
         cards.append(_card(f"{setting.goal} success rate", summary.asr, with_what))
-    return cards
+    return cards + [_needed_card(best) for best in content.sparsest()]
+
+
+def _needed_card(best: Group) -> Html:
+    setting, needed = best.setting, best.parts[0].summary.needed
+    assert needed is not None
+    median, limit = needed.median, setting.pixels
+    low, high = (pixels(end, limit) for end in (median.low, median.high))
+    ends = (median.low, median.high, median.value)
+    bar = [100 * min(end, limit) / limit for end in ends]
+    style = f"--low:{bar[0]:.1f}%;--high:{bar[1]:.1f}%;--at:{bar[2]:.1f}%"
+    return tag(
+        "div",
+        tag("p", f"{setting.goal}: pixels needed, median"),
+        tag("b", pixels(median.value, limit)),
+        tag("div", tag("i"), tag("u"), class_="interval", style=style, aria_hidden="true"),
+        tag("p", f"95 % interval {low} to {high}", class_="faint"),
+        tag("p", f"{setting.attack}, at most {limit} pixels", class_="faint"),
+        class_="card",
+    )
 
 
 def _card(title: str, rate: Rate, text: str) -> Html:
@@ -146,7 +137,7 @@ def _card(title: str, rate: Rate, text: str) -> Html:
 
 
 def _flags(content: Content) -> Html:
-    boxes = []
+    boxes = [notice(f"Warning: {topic}", [text]) for topic, text in content.warnings.items()]
     for name, found in content.flags().items():
         lines = [f"{setting.title}: {flag.text}." for setting, flag in found]
         shown = [MEANINGS[name], *lines[:3]]
@@ -155,13 +146,13 @@ def _flags(content: Content) -> Html:
             more = tag("summary", f"{len(lines) - 3} more")
             inner.append(tag("details", more, *(tag("p", line) for line in lines[3:])))
         boxes.append(tag("div", tag("h3", f"Caution: {name}"), *inner, class_="notice"))
-    boxes += [_notice("Note", [note]) for note in content.about.get("notes", ())]
+    boxes += [notice("Note", [note]) for note in content.about.get("notes", ())]
     if content.randomised:
         text = (
             "The victim is randomised: ASR counts first hits, and stable ASR those that more than "
             "half of several fresh answers repeat."
         )
-        boxes.append(_notice("Randomised victim", [text]))
+        boxes.append(notice("Randomised victim", [text]))
     if not boxes:
         text = "No flag was raised: see docs/metrics.md for what is looked at."
         return tag("div", tag("p", text), class_="notice fine")
@@ -169,37 +160,87 @@ def _flags(content: Content) -> Html:
 
 
 def _curves(content: Content) -> Html:
-    colours = _colours(content)
-    places: dict[tuple[str, int], list[Group]] = {}
-    for group in content.groups:
-        if group.asr.count:
-            places.setdefault((group.setting.goal, group.setting.pixels), []).append(group)
-    figures = []
-    for (goal, pixels), groups in places.items():
-        series = [
-            Series(part.setting.name, part.steps, colours[group.name], part is not group.parts[0])
-            for group in groups
-            for part in group.parts
-            if part.summary.attacked
-        ]
-        chart = success_chart(series, len(groups) <= _MOST_BANDS)
-        keys = dict.fromkeys((group.name, colours[group.name]) for group in groups)
-        heading = tag("h3", f"{goal}, {pixels} pixels")
-        figures.append(tag("figure", heading, chart, legend(list(keys))))
+    figures = _figures(
+        content,
+        [group for group in content.groups if not group.minimal],
+        lambda setting: f"{setting.goal}, {setting.pixels} pixels",
+        "Success rate over queries",
+        ("queries", "fooled, %"),
+    )
     if not figures:
         return Html()
     text = (
         "A curve that still rises at its right end says that the limit, and not the victim, has "
-        "ended the attack. The band is the 95 % interval; thin lines are further seeds."
+        "ended the attack."
     )
-    return join(tag("p", text), tag("div", *figures, class_="charts"))
+    return join(tag("p", text), figures)
+
+
+def _figures(
+    content: Content,
+    groups: Sequence[Group],
+    place: Callable[[Record], str],
+    title: str,
+    axes: tuple[str, str],
+) -> Html:
+    """Curves in one chart for each ``place``; below each, what its bands are."""
+    colours = attack_colours(part.setting for part in content.parts)
+    places: dict[str, list[tuple[str, Curve]]] = {}
+    for group in groups:
+        parts = [part for part in group.parts if part.summary.attacked]
+        if parts:
+            curve = Curve.of([part.setting for part in parts], [part.steps for part in parts])
+            name = f"{group.name}, {group.budget}" if group.limited or group.minimal else group.name
+            places.setdefault(place(group.setting), []).append((name, curve))
+    figures = []
+    for heading, named in places.items():
+        drawn: Counter[str] = Counter()  # an attack has one colour, and its settings other dashes
+        series = []
+        for name, curve in named:
+            attack = curve.setting.attack
+            series.append(Series(name, curve.points, colours[attack], drawn[attack]))
+            drawn[attack] += 1
+        bands = len(named) <= MOST_BANDS
+        chart = step_chart(series, bands, title, axes)
+        caption = tag("figcaption", band_caption([curve for _, curve in named], bands))
+        figures.append(tag("figure", tag("h3", heading), chart, legend(series), caption))
+    return tag("div", *figures, class_="charts") if figures else Html()
+
+
+def _needed(content: Content) -> Html:
+    groups = [group for group in content.groups if group.minimal]
+    if not groups:
+        return Html()
+    figures = _figures(
+        content,
+        groups,
+        lambda setting: setting.goal,
+        "Robust accuracy over pixels",
+        ("pixels that may be changed", "robust accuracy, %"),
+    )
+    text = (
+        "These searches look for the fewest pixels and spend all their queries, so success over "
+        "queries would say nothing. The curve is the share of all images that are classified "
+        "correctly if at most so many pixels may be changed."
+    )
+    return join(
+        listing_table(listings.needed(content)),
+        tag("p", text),
+        figures,
+        listing_table(listings.robust_by_pixels(content)),
+        listing_table(listings.needed_by_class(content)),
+    )
+
+
+def _comparison(content: Content) -> Html:
+    return Html() if content.comparison is None else section_body(content.comparison)
 
 
 def _grid(content: Content) -> Html:
     tables = []
     lines: dict[tuple[str, str], list[Group]] = {}
     for group in content.groups:
-        if not group.asr.count:
+        if group.minimal or not group.asr.count:
             continue
         lines.setdefault((group.name, group.setting.goal), []).append(group)
     for (name, goal), groups in lines.items():
@@ -221,7 +262,7 @@ def _grid(content: Content) -> Html:
 
 def _classes(content: Content) -> Html:
     names = list(content.about.get("classes", ()))
-    groups = [group for group in content.groups if group.asr.count]
+    groups = [group for group in content.groups if not group.minimal and group.asr.count]
     if not groups:
         return Html()
     rates = {
@@ -231,7 +272,7 @@ def _classes(content: Content) -> Html:
         ]
         for label in sorted({c for group in groups for p in group.parts for c in p.by_label})
     }
-    labels = _extremes({label: pooled(some) for label, some in rates.items()})
+    labels = listings.extremes({label: pooled(some).value for label, some in rates.items()})
     headers = ("true class", *(group.title for group in groups))
     rows = [(class_name(names, c), *(_heat(rate) for rate in rates[c])) for c in labels]
     left_out = ""
@@ -249,7 +290,7 @@ def _classes(content: Content) -> Html:
 def _map(group: Group, names: Sequence[str]) -> Html:
     moves = {move for part in group.parts for move in part.moves}
     froms, tos = sorted({a for a, _ in moves}), sorted({b for _, b in moves})
-    if len(froms) > _MOST_CLASSES or len(tos) > _MOST_CLASSES:
+    if len(froms) > listings.MOST_CLASSES or len(tos) > listings.MOST_CLASSES:
         return tag("p", f"{group.title}: too many classes for a map; --json has all.")
     rows = [
         (
@@ -262,23 +303,20 @@ def _map(group: Group, names: Sequence[str]) -> Html:
     return table(headers, rows, group.title, kind="map")
 
 
-def _listing(listing: Listing, remarks: Sequence[str] = ()) -> Html:
-    made = table(listing.headers, listing.rows, listing.caption) if listing.rows else ""
-    return join(made, _bullets(remarks))
-
-
 def _pixels(content: Content) -> Html:
-    colours = _colours(content)
+    colours = attack_colours(part.setting for part in content.parts)
     figures = []
     for group in content.groups:
+        if group.minimal:  # the pixels needed are told apart
+            continue
         counts: dict[int, int] = {}
         for part in group.parts:
-            for pixels, count in part.pixels.items():
-                counts[pixels] = counts.get(pixels, 0) + count
+            for changed, count in part.pixels.items():
+                counts[changed] = counts.get(changed, 0) + count
         allowed = group.setting.pixels
-        fewer = sum(count for pixels, count in counts.items() if pixels < allowed)
+        fewer = sum(count for changed, count in counts.items() if changed < allowed)
         if fewer > _FEWER * sum(counts.values()):
-            chart = histogram(dict(sorted(counts.items())), allowed, colours[group.name])
+            chart = histogram(dict(sorted(counts.items())), allowed, colours[group.setting.attack])
             figures.append(tag("figure", tag("h3", group.title), chart))
     return tag("div", *figures, class_="charts") if figures else Html()
 
@@ -294,7 +332,7 @@ def _gallery(content: Content, run: Run) -> Html:
             "The original images cannot be read, so there are no pictures. Say where they are with "
             "--data, as in `brusle report RUN --data npz:FILE`."
         )
-        return _notice("No pictures", [text, str(error)])
+        return notice("No pictures", [text, str(error)])
     text = "Original, adversarial image, and the changed pixels in their new colours."
     shown = [_example(example) for example in examples]
     return join(tag("p", text), tag("div", *shown, class_="gallery"))
@@ -365,40 +403,6 @@ def _facts(facts: Mapping[str, Any], caption: str) -> Html:
     return table(("fact", "value"), rows, caption)
 
 
-def table(
-    headers: Sequence[str], rows: Iterable[Sequence[Cell]], caption: str, kind: str | None = None
-) -> Html:
-    """A table that scrolls by itself on a narrow screen.
-
-    Args:
-        headers: of the columns.
-        rows: cells, a whole ``td`` as `Html`, or text, or a rate. The first heads its row.
-        caption: what it shows.
-        kind: a class of the style sheet.
-    """
-    head = [tag("th", text, scope="col") for text in headers]
-    body = [tag("tr", tag("th", first, scope="row"), *map(_cell, rest)) for first, *rest in rows]
-    made = tag(
-        "table",
-        tag("caption", tag("span", caption)),
-        tag("thead", tag("tr", *head)),
-        tag("tbody", *body),
-        class_=kind,
-    )
-    return tag("div", made, class_="scroll", tabindex="0", role="region", aria_label=caption)
-
-
-def _cell(content: Cell) -> Html:
-    if isinstance(content, Html):
-        return content
-    if isinstance(content, str):
-        return tag("td", content, class_="text" if len(content) > _LONG else None)
-    if not content.count:
-        return tag("td", "-")
-    low, high = (f"{100 * end:.0f}" for end in content.interval)
-    return tag("td", tag("b", f"{100 * content.value:.1f}"), " ", tag("small", f"[{low}, {high}]"))
-
-
 def _pooled_cell(rates: Sequence[Rate | None]) -> Html:
     return _heat(pooled(rate for rate in rates if rate is not None))
 
@@ -410,26 +414,3 @@ def _heat(rate: Rate) -> Html:
     told = f"{rate.hits} of {rate.count}"
     shade = f"--v:{rate.value:.2f}"
     return tag("td", f"{100 * rate.value:.0f}", class_=style, style=shade, title=told)
-
-
-def _notice(title: str, lines: Sequence[str]) -> Html:
-    return tag("div", tag("h3", title), *(tag("p", line) for line in lines), class_="notice")
-
-
-def _bullets(lines: Sequence[str]) -> Html:
-    return tag("ul", *(tag("li", line) for line in lines)) if lines else Html()
-
-
-def _colours(content: Content) -> dict[str, int]:
-    names = dict.fromkeys(group.name for group in content.groups)
-    return {name: at % COLOURS for at, name in enumerate(names)}
-
-
-def _extremes(rates: Mapping[int, Rate]) -> list[int]:
-    """All classes, or those with the lowest and highest rates if there are too many."""
-    if len(rates) <= _MOST_CLASSES:
-        return list(rates)
-    known = [label for label, rate in rates.items() if not math.isnan(rate.value)]
-    known.sort(key=lambda label: rates[label].value)
-    half = _MOST_CLASSES // 2
-    return list(dict.fromkeys(known[:half] + known[-half:]))

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, get_args
 
+from brusle.evaluation.claims import Finding, Verdict
 from brusle.evaluation.reproduce import Cell, Outcome, Reproduction
 from brusle.report.curves import COLOURS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 LEGEND = (
     "Each cell: ours in percent [95 % interval], then the paper's; * where the paper's lies "
     "outside the interval."
+)
+CLAIMS = (
+    "What its text claims is checked: ours is the difference of success rates in points, or the "
+    "rate of the one line, with its 95 % interval. What few pairs decide is within noise."
 )
 _MOST = 3  # so many columns of numbers fit a terminal of 80
 _WIDTH = 22
@@ -26,10 +35,24 @@ _METRICS = {
 
 @dataclass(frozen=True)
 class Block:
-    """A table of strings; a row is pixels, queries, and a cell for each line of the paper."""
+    """A table of strings; rows that begin alike belong together.
+
+    Attributes:
+        headers: of the columns.
+        rows: the strings.
+        worded: the first column has words, the others have numbers.
+    """
 
     headers: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    worded: bool = False
+
+
+def introduction(done: Reproduction) -> str:
+    """What a reader needs before the tables."""
+    if done.preset.place is None:
+        return LEGEND
+    return f"In the paper: {done.preset.place}. It has no table of this. {LEGEND} {CLAIMS}"
 
 
 def title(outcome: Outcome) -> str:
@@ -40,18 +63,49 @@ def title(outcome: Outcome) -> str:
 
 
 def blocks(outcome: Outcome) -> list[Block]:
-    """The tables of a part, each narrow enough for a terminal."""
+    """The tables of a part, each narrow enough for a terminal.
+
+    A row is pixels, queries, and a cell for each line of the paper; lines with a number of queries
+    of their own say it in the header.
+    """
     lines = list(dict.fromkeys((cell.attack, cell.variant) for cell in outcome.cells))
-    places = list(dict.fromkeys((cell.pixels, cell.queries) for cell in outcome.cells))
+    own = {(e.paper, e.variant): e.queries for e in outcome.job.part.entries if e.queries}
+    shared = [cell for cell in outcome.cells if (cell.attack, cell.variant) not in own]
+    places = list(dict.fromkeys((cell.pixels, cell.queries) for cell in shared))
     found = {(cell.attack, cell.variant, cell.pixels, cell.queries): cell for cell in outcome.cells}
     made = []
     for some in _chunks(lines):
         rows = [
-            (str(pixels), str(queries), *(_text(found[*line, pixels, queries]) for line in some))
+            (
+                str(pixels),
+                str(queries),
+                *(_text(found[*line, pixels, own.get(line, queries)]) for line in some),
+            )
             for pixels, queries in places
         ]
-        made.append(Block(("pixels", "queries", *(_header(*line) for line in some)), tuple(rows)))
+        headers = (_header(*line, own.get(line)) for line in some)
+        made.append(Block(("pixels", "queries", *headers), tuple(rows)))
     return made
+
+
+def claims(outcome: Outcome) -> Block:
+    """What became of the claims of the paper's text."""
+    rows = tuple(
+        (
+            textwrap.fill(finding.claim, _WIDTH),
+            str(finding.pixels),
+            " and ".join(map(str, dict.fromkeys(finding.queries))),
+            _difference(finding),
+            finding.verdict,
+        )
+        for finding in outcome.findings
+    )
+    return Block(("the paper says", "pixels", "queries", "ours", "verdict"), rows, worded=True)
+
+
+def all_blocks(outcome: Outcome) -> list[Block]:
+    """The tables of a part and, if the paper's text claims something, what became of that."""
+    return [*blocks(outcome), claims(outcome)] if outcome.findings else blocks(outcome)
 
 
 def notes(outcome: Outcome) -> list[str]:
@@ -73,6 +127,10 @@ def notes(outcome: Outcome) -> list[str]:
             f"; the order of the lines should not: the paper's strongest is the strongest here in "
             f"{agreement.hits} of {agreement.count} places"
         )
+    if outcome.findings:
+        verdicts = [finding.verdict for finding in outcome.findings]
+        counts = (f"{verdicts.count(verdict)} {verdict}" for verdict in get_args(Verdict))
+        said.append(f"claims of the paper's text: {', '.join(counts)}")
     if outcome.errors:
         said.append(
             f"{outcome.errors} results cannot be counted (victim failed, or a success did not "
@@ -83,10 +141,11 @@ def notes(outcome: Outcome) -> list[str]:
 
 def markdown(done: Reproduction) -> str:
     """The whole as Markdown."""
-    text = [f"# {done.preset.name}", f"{done.preset.summary} ({done.preset.dataset}). {LEGEND}"]
+    about = f"{done.preset.summary} ({done.preset.dataset}). {introduction(done)}"
+    text = [f"# {done.preset.name}", about]
     for outcome in done.outcomes:
         text.append(f"## {title(outcome)}")
-        for block in blocks(outcome):
+        for block in all_blocks(outcome):
             lines = [block.headers, ("---:",) * len(block.headers), *block.rows]
             text.append("\n".join(f"| {' | '.join(map(_plain, line))} |" for line in lines))
         text.append("\n".join(f"- {note}" for note in notes(outcome)))
@@ -96,13 +155,18 @@ def markdown(done: Reproduction) -> str:
 
 
 def picture(done: Reproduction, path: str | Path) -> bool:
-    """Draw our numbers against the paper's; False if there are none to compare."""
+    """Draw our numbers against the paper's; False if there are none to compare.
+
+    Where the paper has a figure and no table, our numbers are drawn as a figure instead: over the
+    pixels, or over the queries if there is one budget.
+    """
     # matplotlib takes half a second to import, and only this needs it
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    drawn = done.preset.place is not None
     points = [
-        (o, [c for c in o.cells if c.paper is not None and c.low is not None])
+        (o, [c for c in o.cells if c.low is not None and (drawn or c.paper is not None)])
         for o in done.outcomes
     ]
     points = [(outcome, cells) for outcome, cells in points if cells]
@@ -112,32 +176,81 @@ def picture(done: Reproduction, path: str | Path) -> bool:
     FigureCanvasAgg(figure)
     all_axes = figure.subplots(1, len(points), squeeze=False)[0]
     for axes, (outcome, cells) in zip(all_axes, points, strict=True):
-        axes.plot((0, 100), (0, 100), color="0.8", linewidth=1)
-        for at, line in enumerate(dict.fromkeys((c.attack, c.variant) for c in cells)):
-            mine = [cell for cell in cells if (cell.attack, cell.variant) == line]
-            axes.errorbar(
-                [cell.paper for cell in mine],
-                [cell.ours for cell in mine],
-                [[c.ours - (c.low or 0) for c in mine], [(c.high or 0) - c.ours for c in mine]],
-                fmt="o",
-                markersize=4,
-                linewidth=1,
-                color=COLOURS[at % len(COLOURS)],
-                label=", ".join(filter(None, line)),
-            )
-        axes.set(xlim=(-2, 102), ylim=(-2, 102), aspect="equal")
         part = outcome.job.part
         axes.set_title(f"paper: {part.model}\nhere: {outcome.job.victim}{part.behind}", fontsize=8)
-        axes.set_xlabel(f"paper: {_METRICS[part.metric]} (%)")
-        axes.set_ylabel("ours (%), 95 % interval")
+        if drawn:
+            _draw_figure(axes, cells)
+        else:
+            _draw_against_paper(axes, cells)
         axes.legend(fontsize=8)
     figure.suptitle(done.preset.name)
     figure.savefig(path, dpi=150)
     return True
 
 
-def _header(attack: str, variant: str) -> str:
-    return textwrap.fill(f"{attack}, {variant}" if variant else attack, _WIDTH)
+def _draw_against_paper(axes: Axes, cells: Sequence[Cell]) -> None:
+    axes.plot((0, 100), (0, 100), color="0.8", linewidth=1)
+    for label, colour, mine in _lines(cells):
+        _draw_ours(axes, [cell.paper or 0.0 for cell in mine], mine, colour, label, "o")
+    axes.set(xlim=(-2, 102), ylim=(-2, 102), aspect="equal")
+    axes.set_xlabel(f"paper: {_METRICS[cells[0].metric]} (%)")
+    axes.set_ylabel("ours (%), 95 % interval")
+
+
+def _draw_figure(axes: Axes, cells: Sequence[Cell]) -> None:
+    over = "pixels" if len({cell.pixels for cell in cells}) > 1 else "queries"
+    for label, colour, mine in _lines(cells):
+        own = {cell.queries for cell in mine}
+        if over == "pixels" and len(own) == 1:
+            label += f", {own.pop()} queries"
+        _draw_ours(axes, [getattr(cell, over) for cell in mine], mine, colour, label, "o-")
+        known = [cell for cell in mine if cell.paper is not None]
+        places = [getattr(cell, over) for cell in known]
+        axes.plot(places, [cell.paper or 0.0 for cell in known], "x", color=colour, markersize=6)
+    known_any = any(cell.paper is not None for cell in cells)
+    axes.set(ylim=(-2, 102), xlabel=f"{over} (x: the paper's number)" if known_any else over)
+    axes.set_ylabel(f"{_METRICS[cells[0].metric]} (%), 95 % interval")
+
+
+def _draw_ours(
+    axes: Axes, places: Sequence[float], cells: Sequence[Cell], colour: str, label: str, style: str
+) -> None:
+    """Points with their intervals."""
+    # rounding may leave the end of an interval on the wrong side of a rate of 0 or 100
+    below = [max(0.0, cell.ours - (cell.low or 0)) for cell in cells]
+    above = [max(0.0, (cell.high or 0) - cell.ours) for cell in cells]
+    axes.errorbar(
+        places,
+        [cell.ours for cell in cells],
+        [below, above],
+        fmt=style,
+        markersize=4,
+        linewidth=1,
+        color=colour,
+        label=label,
+    )
+
+
+def _lines(cells: Sequence[Cell]) -> Iterator[tuple[str, str, list[Cell]]]:
+    """Label, colour and cells of each line."""
+    for at, line in enumerate(dict.fromkeys((c.attack, c.variant) for c in cells)):
+        mine = [cell for cell in cells if (cell.attack, cell.variant) == line]
+        yield ", ".join(filter(None, line)), COLOURS[at % len(COLOURS)], mine
+
+
+def _header(attack: str, variant: str, queries: int | None) -> str:
+    own = f"{queries} queries" if queries else ""
+    return textwrap.fill(", ".join(filter(None, (attack, variant, own))), _WIDTH)
+
+
+def _difference(finding: Finding) -> str:
+    """With a sign where it is one."""
+    if math.isnan(finding.value):
+        return "-"
+    sign = "+" if len(finding.queries) > 1 else ""
+    if finding.low is None or finding.high is None:
+        return f"{finding.value:{sign}.1f} [few images]"
+    return f"{finding.value:{sign}.1f} [{finding.low:{sign}.0f}, {finding.high:{sign}.0f}]"
 
 
 def _text(cell: Cell) -> str:

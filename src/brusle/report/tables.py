@@ -1,18 +1,29 @@
-"""The final table, for a terminal."""
+"""Tables for a terminal."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 
 from rich import box
+from rich.console import Group
+from rich.markup import escape
 from rich.table import Table
 
 from brusle.evaluation.metrics import Rate
 from brusle.evaluation.runs import Run
-from brusle.evaluation.statistics import Estimate
-from brusle.report.comparison import excludes
-from brusle.report.content import span
+from brusle.evaluation.statistics import Estimate, Summary
+from brusle.evaluation.store import Record
+from brusle.report.comparison import Line, Section
+from brusle.report.content import pixels, pixels_within, span
+from brusle.report.gallery import count
+
+FEWEST_COMPARED = (
+    "Searches for the fewest pixels are compared by the pixels needed: an image that was not "
+    "fooled counts as one pixel more than the limit, the fewest that it can need; > is more than "
+    "the limit."
+)
 
 
 def plain_table(title: str | None = None) -> Table:
@@ -27,12 +38,23 @@ def plain_table(title: str | None = None) -> Table:
     )
 
 
-def summary_table(run: Run) -> Table:
-    """One line per goal and budget; fits a terminal of 80 columns."""
+def summary_table(run: Run) -> Group:
+    """Attacks with a pixel budget, and searches for the fewest pixels; each fits 80 columns."""
+    lines = list(zip(run.settings, run.summaries(), strict=True))
+    kinds = [[line for line in lines if line[0].minimal is minimal] for minimal in (False, True)]
+    tables = [
+        make(run, some)
+        for make, some in zip((_budget_table, _fewest_table), kinds, strict=True)
+        if some
+    ]
+    return Group(*tables)
+
+
+def _budget_table(run: Run, lines: Sequence[tuple[Record, Summary]]) -> Table:
     table = plain_table(f"{run.victim} on {run.data}")
-    summaries = run.summaries()
+    summaries = [summary for _, summary in lines]
     marks = list(dict.fromkeys(q for s in summaries for q in s.asr_at))[-3:-1]
-    several = len({setting.name for setting in run.settings}) > 1
+    several = len({setting.name for setting, _ in lines}) > 1
     randomised = any(s.stable is not None for s in summaries)
     if several:
         table.add_column("attack", overflow="fold")
@@ -48,7 +70,7 @@ def summary_table(run: Run) -> Table:
     table.add_column(robust, justify="right", no_wrap=True)
     table.add_column("queries\nmedian", justify="right", no_wrap=True)
     table.add_column("\nmean", justify="right", no_wrap=True)
-    for setting, s in zip(run.settings, summaries, strict=True):
+    for setting, s in lines:
         table.add_row(
             *([setting.name] if several else []),
             setting.goal,
@@ -60,22 +82,137 @@ def summary_table(run: Run) -> Table:
             number(s.cost.median, 0),
             number(s.cost.mean, 0),
         )
-    limits = [setting.queries for setting in run.settings]
-    attacked = [s.attacked for s in summaries]
+    limits = span(setting.queries for setting, _ in lines)
+    table.caption = (
+        f"ASR: {_attacked(run, summaries)} the share that was fooled within {limits} queries. "
+        f"Robust accuracy: share of all images that are classified correctly to the end. In "
+        f"median and mean a failure counts as the limit.{_stable(randomised)}"
+    )
+    return table
+
+
+def _fewest_table(run: Run, lines: Sequence[tuple[Record, Summary]]) -> Table:
+    table = plain_table(f"{run.victim} on {run.data}: the fewest pixels")
+    several = len({setting.name for setting, _ in lines}) > 1
+    randomised = any(s.stable is not None for _, s in lines)
+    if several:
+        table.add_column("attack", overflow="fold")
+    table.add_column("goal", no_wrap=True)
+    table.add_column("pixels\n25 %", justify="right", no_wrap=True)
+    table.add_column("needed: median\n\\[95 % CI]", justify="right", no_wrap=True)
+    table.add_column("\n75 %", justify="right", no_wrap=True)
+    table.add_column("mean of\nfooled", justify="right", no_wrap=True)
+    asr = "ASR\n%" if several else "ASR %\n\\[95 % CI]"  # the names take the place
+    table.add_column(asr, justify="right", no_wrap=True)
+    if randomised:
+        table.add_column("stable\nASR %", justify="right", no_wrap=True)
+    table.add_column("robust\n%", justify="right", no_wrap=True)
+    for setting, s in lines:
+        assert s.needed is not None
+        table.add_row(
+            *([setting.name.removeprefix("minimal ")] if several else []),  # as the title says
+            setting.goal,
+            pixels(s.needed.lower.value, setting.pixels),
+            f"[bold]{escape(pixels_within(s.needed.median, setting.pixels))}",
+            pixels(s.needed.upper.value, setting.pixels),
+            f"{number(s.needed.mean, 1)} ({s.asr.hits})",
+            number(100 * s.asr.value, 0) if several else percent(s.asr),
+            *([number(100 * s.stable.value, 0) if s.stable else ""] if randomised else []),
+            number(100 * s.robust.value, 0),
+        )
+    limits = span(setting.pixels for setting, _ in lines)
+    queries = span(setting.queries for setting, _ in lines)
+    table.caption = (
+        f"ASR: {_attacked(run, [s for _, s in lines])} the share that was fooled with at most "
+        f"{limits} pixels, in {queries} queries. Pixels needed: the fewest with which 25, 50 and "
+        f"75 % of them are fooled; > is more than the limit. The mean is over those that were "
+        f"fooled (so many). Robust accuracy: share of all images that are classified correctly to "
+        f"the end.{_stable(randomised)}"
+    )
+    return table
+
+
+def _attacked(run: Run, summaries: Sequence[Summary]) -> str:
     total = [s.images for s in summaries]
     what = "images" if set(total) == {run.images} else "images or pairs of image and target"
-    table.caption = (
-        f"ASR: of the {span(attacked)} {what} (out of {span(total)}) that the victim "
-        f"classifies correctly, the share that was fooled within {span(limits)} queries. "
-        f"Robust accuracy: share of all images that are classified correctly to the end. In "
-        f"median and mean a failure counts as the limit."
+    return (
+        f"of the {span(s.attacked for s in summaries)} {what} (out of {span(total)}) that the "
+        f"victim classifies correctly,"
     )
-    if randomised:
-        table.caption += (
-            " The victim is randomised: ASR counts first hits, stable ASR those that more than "
-            "half of 20 fresh answers repeat."
-        )
+
+
+def _stable(randomised: bool) -> str:
+    if not randomised:
+        return ""
+    return (
+        " The victim is randomised: ASR counts first hits, stable ASR those that more than half of "
+        "20 fresh answers repeat."
+    )
+
+
+def comparison_table(section: Section) -> Table:
+    """A few lines for each match; fits a terminal of 80 columns."""
+    table = plain_table()
+    several = any(line.seeds for line in section.lines)
+    table.add_column("setting", overflow="fold", min_width=12)
+    table.add_column("", no_wrap=True)
+    table.add_column("base", justify="right", no_wrap=True)
+    table.add_column("other", justify="right", no_wrap=True)
+    table.add_column("change\n\\[95 % CI]", justify="right", no_wrap=True)
+    if several:
+        table.add_column("over seeds\nmean, std", justify="right", no_wrap=True)
+    for line in section.lines:
+        rows = _changes(line)
+        label = f"{section.label(line)} ({count(line.sides[0].asr.count, 'pair')})"
+        columns = ["\n".join(column) for column in zip(*rows, strict=True)]
+        table.add_row(escape(label), *map(escape, columns[: 5 if several else 4]), end_section=True)
+    table.caption = _comparison_caption(section)
     return table
+
+
+def _changes(line: Line) -> list[tuple[str, str, str, str, str]]:
+    """For every number of a line its name, both values, the change, and its spread over seeds."""
+    base, other = line.sides
+    found = line.found
+
+    def change(name: str, neutral: float, form: str, scale: float = 1) -> tuple[str, str]:
+        shown = "-" if found is None else estimate(getattr(found, name), neutral, form, scale)
+        return shown, varied(line, name, form, scale)
+
+    def share(rate: Rate) -> str:
+        return number(100 * rate.value, 1)
+
+    rows = [
+        ("ASR %", share(base.asr), share(other.asr), *change("difference", 0, "+.1f", 100)),
+        ("robust %", share(base.robust), share(other.robust), *change("robust", 0, "+.1f", 100)),
+    ]
+    efforts = [number(side.effort, 1) for side in line.sides]
+    if not line.minimal:
+        return [*rows, ("queries", efforts[0], efforts[1], *change("ratio", 1, ".2f"))]
+    medians = [pixels(side.median, line.other.pixels) for side in line.sides]
+    return [
+        ("pixels, mean", efforts[0], efforts[1], *change("excess", 0, "+.1f")),
+        ("ratio", "", "", *change("ratio", 1, ".2f")),
+        ("median", medians[0], medians[1], "", ""),
+        *rows,
+    ]
+
+
+def _comparison_caption(section: Section) -> str:
+    """What the table shows, as far as it does."""
+    budget = [line for line in section.lines if not line.minimal]
+    said = ["Change: other minus base, shares in points; ratio: other over base."]
+    if budget:
+        at = " or ".join(map(str, sorted({line.queries for line in budget})))
+        said = [
+            f"ASR within {at} queries, of the pairs that both attacked; robust accuracy over all "
+            f"without error. Change: other minus base in points; of mean queries, a failure "
+            f"counting as the limit, other over base."
+        ]
+    if len(budget) < len(section.lines):
+        said.append(FEWEST_COMPARED)
+    said.append("*: the interval excludes no change, as it does by chance in 1 of 20.")
+    return " ".join(said)
 
 
 def flag_lines(run: Run) -> list[str]:
@@ -106,7 +243,15 @@ def percent(rate: Rate) -> str:
 def estimate(found: Estimate, neutral: float, form: str, scale: float = 1) -> str:
     """``+8.2* [+1.5, +14.9]``; the star says that the interval excludes ``neutral``."""
     value, low, high = (f"{scale * x:{form}}" for x in (found.value, found.low, found.high))
-    return f"{value}{'*' if excludes(found, neutral) else ''} [{low}, {high}]"
+    return f"{value}{'*' if found.excludes(neutral) else ''} [{low}, {high}]"
+
+
+def varied(line: Line, name: str, form: str, scale: float = 1) -> str:
+    """``+8.2, 1.3``: mean and standard deviation of a change over seeds; empty with one seed."""
+    found = line.seeds.get(name)
+    if found is None:
+        return ""
+    return f"{scale * found.mean:{form}}, {scale * found.std:{form.strip('+')}}"
 
 
 def number(value: float, digits: int) -> str:

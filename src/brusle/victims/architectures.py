@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from brusle import zoo
 from brusle.data.cifar10 import CLASSES as CIFAR10
 from brusle.victims.options import IMAGENET, Normalisation
-from brusle.zoo.resnet import CIFAR10_MEAN, CIFAR10_STD, BasicBlock
+from brusle.zoo.resnet import CIFAR10_MEAN, BasicBlock
 
 STL10 = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
 
@@ -45,15 +45,17 @@ class CifarResNet18(nn.Module):
 
 
 class ResNet9(nn.Module):
-    """Four convolutions, three of them with pooling, and two residual pairs in between.
+    """Four convolutions, each with pooling, and two residual pairs in between.
 
-    The last features are pooled to one by their maximum whatever the image size, which is what the
-    usual ``MaxPool2d`` in front of the classifier does at the size that the net was made for.
+    At 96 x 96 the four leave 48, 24, 12 and 6. Many copies of this net do not pool after the first
+    one; their weights have the same names and shapes, but mean another net. The last features are
+    pooled to one by their maximum whatever the image size, which is what ``MaxPool2d(6)`` in front
+    of the classifier does at 96 x 96.
     """
 
     def __init__(self, classes: int) -> None:
         super().__init__()
-        self.conv1 = _convolution(3, 64)
+        self.conv1 = _convolution(3, 64, pool=True)
         self.conv2 = _convolution(64, 128, pool=True)
         self.res1 = nn.Sequential(_convolution(128, 128), _convolution(128, 128))
         self.conv3 = _convolution(128, 256, pool=True)
@@ -226,12 +228,19 @@ def _stage(channels_in: int, width: int, blocks: int, stride: int) -> nn.Sequent
     return nn.Sequential(Bottleneck(channels_in, width, stride), *rest)
 
 
-_CIFAR = Normalisation(CIFAR10_MEAN, CIFAR10_STD)
+# What the checkpoints of the BruSLe paper were trained with. These deviations are the mean of each
+# image's own, and not those of all pixels (0.2470 0.2435 0.2616 and 0.2603 0.2566 0.2713).
+_CIFAR10_NORMALISATION = Normalisation(CIFAR10_MEAN, (0.2023, 0.1994, 0.2010))
+_STL10_NORMALISATION = Normalisation((0.4467, 0.4398, 0.4066), (0.2241, 0.2215, 0.2239))
 _RESNET50 = Architecture(ResNet50, 224, "fc.weight", IMAGENET)
 
 ARCHITECTURES = {
-    "resnet18-cifar": Architecture(CifarResNet18, 32, "linear.weight", _CIFAR, CIFAR10),
-    "resnet9-stl": Architecture(ResNet9, 96, "classifier.weight", IMAGENET, STL10, _without_number),
+    "resnet18-cifar": Architecture(
+        CifarResNet18, 32, "linear.weight", _CIFAR10_NORMALISATION, CIFAR10
+    ),
+    "resnet9-stl": Architecture(
+        ResNet9, 96, "classifier.weight", _STL10_NORMALISATION, STL10, _without_number
+    ),
     "resnet50": _RESNET50,
     "resnet50-sin": _RESNET50,  # trained on Stylized-ImageNet: the same net
     "vit-b-16": Architecture(

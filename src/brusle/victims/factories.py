@@ -7,7 +7,6 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import EntryPoint
 from typing import Any
@@ -19,7 +18,7 @@ from brusle.errors import BrusleError, InputError, VictimError, first_line
 from brusle.names import Name, plain_value
 from brusle.oracle import Victim
 from brusle.victims.registry import as_victim
-from brusle.victims.wrappers import TorchVictim
+from brusle.victims.wrappers import named
 
 
 def from_python(name: Name, device: torch.device) -> Victim:
@@ -49,14 +48,12 @@ def from_plugin(name: Name, device: torch.device, point: EntryPoint) -> Victim:
 
 
 def _victim(result: Any, name: Name, device: torch.device) -> Victim:
-    """A module goes to ``device`` under the name that it was asked for by; victims stay."""
-    if not isinstance(result, nn.Module):
-        try:
-            return as_victim(result)
-        except InputError as error:
-            raise VictimError(f"{name.text} returned something unusable: {error}") from error
-    victim = as_victim(result, str(device))
-    return replace(victim, name=name.text) if isinstance(victim, TorchVictim) else victim
+    """A module goes to ``device``, victims stay; either gets the name that it was asked for by."""
+    try:
+        victim = as_victim(result, str(device) if isinstance(result, nn.Module) else "auto")
+    except InputError as error:
+        raise VictimError(f"{name.text} returned something unusable: {error}") from error
+    return named(victim, name.text)
 
 
 def _options(name: Name) -> dict[str, Any]:

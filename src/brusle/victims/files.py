@@ -134,6 +134,7 @@ class _Program(nn.Module):
         self.program = program
         self.batch = batch
         self.exactly = exactly
+        self.training = False
 
     def train(self, mode: bool = True) -> _Program:
         """Nothing: the program's own ``train`` and ``eval`` raise."""

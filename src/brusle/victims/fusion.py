@@ -14,6 +14,8 @@ import torch
 from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from brusle.victims.borrowing import versions
+
 _PAIRS = {nn.Conv2d: nn.BatchNorm2d, nn.Conv1d: nn.BatchNorm1d, nn.Conv3d: nn.BatchNorm3d}
 _TORCH_OWN = frozenset(vars(nn.Module()))
 
@@ -25,27 +27,27 @@ class Fused:
     ``forward``; only layers are exchanged. Where that could make a difference (the forward pass
     cannot be traced, keeps a state, or has hooks) the twin is the module itself.
 
+    Args:
+        module: in evaluation mode.
+        channels_last: memory layout of the twin's weights.
+
     Attributes:
         quick: the twin.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, channels_last: bool = True) -> None:
         self._module = module
-        self._state = _versions(module)
-        self.quick = _fuse(module)
+        self._state = versions(module)
+        self.quick = _fuse(module, channels_last)
 
-    def is_current(self) -> bool:
-        """Whether the module's weights are still those that were merged."""
-        return self.quick is self._module or self._state == _versions(self._module)
-
-
-def _versions(module: nn.Module) -> list[tuple[int, int]]:
-    """Changes with every in-place update and every exchange of a weight."""
-    tensors = (*module.parameters(), *module.buffers())
-    return [(id(t), 0 if t.is_inference() else t._version) for t in tensors]
+    def is_current(self, module: nn.Module) -> bool:
+        """Whether this is the twin of ``module`` and of the weights that it has now."""
+        if module is not self._module:
+            return False
+        return self.quick is module or self._state == versions(module)
 
 
-def _fuse(module: nn.Module) -> nn.Module:
+def _fuse(module: nn.Module, channels_last: bool) -> nn.Module:
     if not any(isinstance(part, tuple(_PAIRS.values())) for part in module.modules()):
         return module
     if any(part._forward_hooks or part._forward_pre_hooks for part in module.modules()):
@@ -66,8 +68,7 @@ def _fuse(module: nn.Module) -> nn.Module:
         merged = fuse_conv_bn_eval(*layers)
         _replace(twin, convolution, merged)
         _replace(twin, normalisation, nn.Identity())
-    # merging computes in the plain layout
-    if next(module.parameters()).is_contiguous(memory_format=torch.channels_last):
+    if channels_last:
         twin.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return twin if pairs else module
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 import warnings
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from brusle.data.images import Framing, Shape
 from brusle.errors import InputError, VictimError, first_line
 from brusle.goals import Output
 from brusle.names import Name, hint
+from brusle.normalisation import normalise
 from brusle.victims.batches import in_fixed_batches
 from brusle.victims.options import (
     Normalisation,
@@ -26,7 +28,7 @@ from brusle.victims.options import (
     take_size,
     whole_framing,
 )
-from brusle.victims.weights import what_is
+from brusle.victims.weights import digest, what_is
 from brusle.victims.wrappers import TorchVictim, _check_kind, _check_output
 
 Layout = Literal["nchw", "nhwc"]
@@ -60,6 +62,7 @@ class OnnxVictim:
         scale: 255 for files that take levels as floats.
         scores: the output to take, by name; None is the first.
         threads: within one operation; None is as many as torch uses.
+        fingerprint: a hash of the weights; empty is that of the file.
     """
 
     path: str | Path
@@ -74,10 +77,12 @@ class OnnxVictim:
     scale: float = 1.0
     scores: str | None = None
     threads: int | None = None
+    fingerprint: str = ""
 
     def __post_init__(self) -> None:
         _check_output(self.output)
         self._session = self._open()
+        self.fingerprint = self.fingerprint or _file_digest(Path(self.path))
         inputs = self._session.get_inputs()
         sides = [_known(side) for side in inputs[0].shape] if len(inputs) == 1 else []
         if len(sides) != 4 or inputs[0].type not in _DTYPES:
@@ -86,7 +91,7 @@ class OnnxVictim:
                 f"{self.path} does not take one batch of images (n, c, h, w), but {got}"
             )
         self._input, self._dtype = inputs[0].name, _DTYPES[inputs[0].type]
-        if self._dtype == torch.uint8 and (self.normalisation or self.scale != 1):
+        if self.takes_levels and (self.normalisation or self.scale != 1):
             raise InputError(f"{self.path} takes 8-bit levels: leave mean, std and scale out")
         outputs = [output.name for output in self._session.get_outputs()]
         if self.scores is not None and self.scores not in outputs:
@@ -101,6 +106,11 @@ class OnnxVictim:
         self._set_shape([sides[at] for at in ((3, 1, 2) if self.layout == "nhwc" else (1, 2, 3))])
         if self.framing is None and self.shape is not None:
             self.framing = whole_framing(self.shape[1:])
+
+    @property
+    def takes_levels(self) -> bool:
+        """Whether the file takes 8-bit numbers, so that there is nothing to normalise."""
+        return self._dtype == torch.uint8
 
     def __call__(self, images: Tensor) -> Tensor:
         """Scores of ``(n, c, h, w)`` images."""
@@ -146,7 +156,7 @@ class OnnxVictim:
 
     def _prepare(self, images: Tensor) -> Tensor:
         """Images as the file wants them."""
-        if self._dtype == torch.uint8:
+        if self.takes_levels:
             images = (images * 255).round()
         elif self.scale != 1:
             images = images * self.scale
@@ -155,7 +165,7 @@ class OnnxVictim:
                 torch.tensor(values).view(1, -1, 1, 1)
                 for values in (self.normalisation.mean, self.normalisation.std)
             )
-            images = (images - mean) / std
+            images = normalise(images, mean, std)
         if self.layout == "nhwc":
             images = images.permute(0, 2, 3, 1)
         return images.to(self._dtype).contiguous()
@@ -236,12 +246,13 @@ def in_onnx_runtime(victim: TorchVictim, device: torch.device) -> OnnxVictim:
             classes=victim.classes,
             shape=victim.shape,
             framing=victim.framing,
+            fingerprint=digest(victim.module),  # two exports may differ in what is no weight
         )
 
 
 def _compare(victim: TorchVictim, exported: OnnxVictim, shape: Shape) -> None:
     """Raise unless both answer alike, for a batch of another size than it was exported with."""
-    images = torch.rand(3, *shape)
+    images = _noise(3, shape)
     expected, got = victim(images).cpu().float(), exported(images)
     if not torch.allclose(got, expected, rtol=1e-3, atol=1e-3):
         worst = float((got - expected).abs().max())
@@ -250,7 +261,7 @@ def _compare(victim: TorchVictim, exported: OnnxVictim, shape: Shape) -> None:
 
 def _export(victim: TorchVictim, path: Path, shape: Shape, batch: int | None, newer: bool) -> None:
     # tracing may take a batch of 1 for a constant, so the example has more
-    example = torch.rand(batch or 2, *shape).to(victim.device, victim.dtype)
+    example = _noise(batch or 2, shape).to(victim.device, victim.dtype)
     options: dict[str, Any] = {}
     if newer:
         options |= {"verbose": False, "external_data": False}
@@ -258,10 +269,10 @@ def _export(victim: TorchVictim, path: Path, shape: Shape, batch: int | None, ne
             options["dynamic_shapes"] = ({0: torch.export.Dim("batch")},)
     elif batch is None:
         options["dynamic_axes"] = {"images": {0: "batch"}, "scores": {0: "batch"}}
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), victim.borrowed() as module:
         warnings.simplefilter("ignore")  # the older exporter announces its end at every call
         torch.onnx.export(
-            victim.module,
+            module,
             (example,),
             str(path),
             dynamo=newer,
@@ -270,6 +281,20 @@ def _export(victim: TorchVictim, path: Path, shape: Shape, batch: int | None, ne
             output_names=["scores"],
             **options,
         )
+
+
+def _file_digest(path: Path) -> str:
+    """A hash of an ONNX file and of the file beside it that exporters put large weights into."""
+    whole = hashlib.sha256()
+    for file in (path, path.with_name(f"{path.name}.data")):
+        if file.exists():
+            whole.update(file.read_bytes())
+    return whole.hexdigest()[:16]
+
+
+def _noise(count: int, shape: Shape) -> Tensor:
+    """Images that are the same every time, and leave the caller's random numbers alone."""
+    return torch.rand(count, *shape, generator=torch.Generator().manual_seed(0))
 
 
 def _known(side: object) -> int | None:

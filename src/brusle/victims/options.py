@@ -82,8 +82,21 @@ def take_classes(name: Name) -> int | tuple[str, ...] | None:
         raise InputError(
             f"classes={text} in {name.text!r} is neither a number above 1 nor a file of names"
         ) from error
+    names = _class_names(content)
+    if len(names) < 2:
+        raise InputError(
+            f"{text} in {name.text!r} has no two class names: give one a line, or a JSON list"
+        )
+    return names
+
+
+def _class_names(content: str) -> tuple[str, ...]:
+    """The names in a file; none if it is meant to be JSON and is not."""
     if content.lstrip().startswith("["):
-        return tuple(str(item) for item in json.loads(content))
+        try:
+            return tuple(str(item) for item in json.loads(content))
+        except ValueError:
+            return ()
     return tuple(line.strip() for line in content.splitlines() if line.strip())
 
 
@@ -91,7 +104,10 @@ def take_class_names(name: Name) -> tuple[str, ...] | None:
     """The option ``classes`` where only names make sense, because the file knows the number."""
     classes = take_classes(name)
     if isinstance(classes, int):
-        raise InputError(f"classes in {name.text!r} must be a file with a name in every line")
+        raise InputError(
+            f"classes in {name.text!r} is a number, which the model knows itself: give a file of "
+            f"names (one a line, or a JSON list), or leave it out"
+        )
     return classes
 
 
@@ -140,9 +156,10 @@ def torch_victim(
     output: Output = "logits",
     channels_last: bool = True,
 ) -> TorchVictim:
-    """``module`` as the victim that ``name`` asks for."""
+    """``module``, which nobody else has, as the victim that ``name`` asks for."""
     if normalisation is not None:
         module = normalised(module, normalisation.mean, normalisation.std)
+    module.to(device=device, dtype=torch.float32).eval()
     return TorchVictim(
         module,
         output=output,

@@ -45,7 +45,7 @@ KINDS = {
         exports=True,
     ),
     "timm": Kind(
-        "NAME?pretrained=true|false&weights=FILE&classes=N",
+        "NAME?pretrained=true|false&weights=FILE&classes=N|FILE",
         "A classifier of timm",
         "hub",
         "timm",
@@ -66,7 +66,7 @@ KINDS = {
         exports=True,
     ),
     "checkpoint": Kind(
-        "FILE?arch=ARCH&classes=N",
+        "FILE?arch=ARCH&classes=N|FILE",
         "Weights from torch.save or safetensors for a known architecture",
         "files",
         "checkpoint",
@@ -173,7 +173,7 @@ def _from_zoo(name: Name, device: torch.device) -> TorchVictim:
     name.done()
     card = zoo.card(name.rest)
     return TorchVictim(
-        zoo.load(name.rest),
+        zoo.load(name.rest).to(device),
         output="logits",
         device=device,
         name=name.text,
@@ -186,11 +186,13 @@ def _in_runtime(
     name: Name, device: torch.device, loader: Callable[[Name, torch.device], TorchVictim]
 ) -> Victim:
     """The victim in torch, or exported to ONNX Runtime if the name says so."""
-    if name.take_choice("runtime", ("torch", "onnx"), "torch") == "torch":
-        return loader(name, device)
-    from brusle.victims.onnx import in_onnx_runtime
+    # a net is made with random weights before it gets its own: the caller's numbers stay
+    with torch.random.fork_rng(devices=()):
+        if name.take_choice("runtime", ("torch", "onnx"), "torch") == "torch":
+            return loader(name, device)
+        from brusle.victims.onnx import in_onnx_runtime
 
-    return in_onnx_runtime(loader(name, torch.device("cpu")), device)
+        return in_onnx_runtime(loader(name, torch.device("cpu")), device)
 
 
 def _device_of(module: nn.Module) -> torch.device:

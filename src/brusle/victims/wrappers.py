@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from brusle import normalisation
 from brusle.allocation import keep_freed_memory
 from brusle.data.images import Framing
 from brusle.errors import InputError, VictimError
 from brusle.goals import Output
+from brusle.oracle import Victim
 from brusle.trouble import PATIENCE, Patience
+from brusle.victims.borrowing import Placed, evaluating
 from brusle.victims.fusion import Fused
 
 Arrays = Literal["torch", "numpy"]
@@ -23,7 +27,9 @@ Arrays = Literal["torch", "numpy"]
 class TorchVictim:
     """An ``nn.Module`` that takes images in [0, 1] and returns ``output``.
 
-    The module is put into evaluation mode and moved to ``device``; queries run in inference mode.
+    The module is in evaluation mode whenever it is asked, and given back in the mode that each of
+    its layers was in. It is not moved or converted: where it is on another device or of another
+    type, a copy answers, which follows the module's weights. Queries run in inference mode.
 
     Attributes:
         module: the model, normalisation included (see `normalised`).
@@ -55,9 +61,7 @@ class TorchVictim:
         _check_output(self.output)
         if self.device.type == "cpu":
             keep_freed_memory()
-        self.module.to(device=self.device, dtype=self.dtype).eval()
-        if self.channels_last:
-            self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._placed = Placed(self.module, self.device, self.dtype)
         self._fused: Fused | None = None
 
     @property
@@ -67,13 +71,20 @@ class TorchVictim:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Scores of ``(n, c, h, w)`` images."""
-        with torch.inference_mode():
-            return self._scores(self._runner(), images)
+        with self.borrowed() as module, torch.inference_mode():
+            return self._scores(self._runner(module), images)
 
     def graph(self, images: Tensor) -> Tensor:
         """Scores that autograd can follow back to the images."""
         # not the merged twin: its weights may have been made in inference mode
-        return self._scores(self.module, images)
+        with self.borrowed() as module:
+            return self._scores(module, images)
+
+    @contextmanager
+    def borrowed(self) -> Iterator[nn.Module]:
+        """The module on ``device``, in ``dtype`` and evaluation mode; later as it was."""
+        with evaluating(self.module):
+            yield self._placed.current()
 
     def _scores(self, module: nn.Module, images: Tensor) -> Tensor:
         layout = torch.channels_last if self.channels_last else torch.contiguous_format
@@ -85,12 +96,12 @@ class TorchVictim:
             )
         return _check_kind(scores, self.output, self.name)
 
-    def _runner(self) -> nn.Module:
-        """The module, with normalisations merged as long as its weights are as they were then."""
+    def _runner(self, module: nn.Module) -> nn.Module:
+        """``module``, with normalisations merged as long as its weights are as they were then."""
         if not self.fuse:
-            return self.module
-        if self._fused is None or not self._fused.is_current():
-            self._fused = Fused(self.module)
+            return module
+        if self._fused is None or not self._fused.is_current(module):
+            self._fused = Fused(module, self.channels_last)
         return self._fused.quick
 
 
@@ -150,6 +161,50 @@ class FunctionVictim:
         if not scores.is_floating_point() and not scores.is_complex():
             scores = scores.double()
         return _check_kind(scores, self.output, self.name)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A victim under the name that it was asked for by; all else is the victim's own.
+
+    Runs are stored under the name of their victim, and it is opened again by that name.
+
+    Attributes:
+        victim: the victim.
+        name: for messages and reports.
+    """
+
+    victim: Victim
+    name: str
+
+    @property
+    def output(self) -> Output:
+        """What the victim returns."""
+        return self.victim.output
+
+    @property
+    def device(self) -> torch.device:
+        """Where the victim runs."""
+        return self.victim.device
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Scores of ``(n, c, h, w)`` images."""
+        return self.victim(images)
+
+    def __getattr__(self, attribute: str) -> Any:
+        # while it is unpickled, the victim is not there yet
+        if attribute == "victim" or attribute.startswith("__"):
+            raise AttributeError(attribute)
+        return getattr(self.victim, attribute)
+
+
+def named(victim: Victim, name: str) -> Victim:
+    """``victim`` called ``name``."""
+    if victim.name == name:
+        return victim
+    if isinstance(victim, TorchVictim | FunctionVictim):
+        return replace(victim, name=name)
+    return Named(victim, name)
 
 
 def wrap(
@@ -218,7 +273,7 @@ class _Normalise(nn.Module):
         self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        return (x - self.mean) / self.std
+        return normalisation.normalise(x, self.mean, self.std)
 
 
 def _check_output(output: object) -> None:
@@ -226,23 +281,41 @@ def _check_output(output: object) -> None:
         raise InputError(f"output is {output!r}: choose 'logits' or 'probabilities'")
 
 
+class OutputKindError(VictimError):
+    """A victim answers with another kind of scores than it declares."""
+
+
 def _check_kind(scores: Tensor, output: Output, name: str) -> Tensor:
     """Raise if scores are plainly not of the declared kind; wrong shapes are the oracle's."""
-    if scores.dim() != 2 or not scores.numel() or scores.is_complex():
-        return scores  # nothing can be told from nothing
-    if not bool(scores.isfinite().all()):
-        return scores
+    if scores.dim() == 2 and scores.numel() and bool(scores.isfinite().all()):
+        wrong = contradiction(scores, output, name)
+        if wrong:
+            raise OutputKindError(wrong)
+    return scores
+
+
+def contradiction(scores: Tensor, output: Output, name: str) -> str:
+    """Why finite ``(n, classes)`` scores cannot be what is declared, and what to do; or empty."""
     sums_to_one = (scores >= 0).all(1) & ((scores.sum(1) - 1).abs() < 1e-3)
     if output == "probabilities" and not bool(sums_to_one.all()):
         row = scores[~sums_to_one][0]
-        raise VictimError(
+        return (
             f"{name} is declared to give probabilities, but scores from {float(row.min()):g} to "
-            f"{float(row.max()):g} sum to {float(row.sum()):g}: declare output='logits'"
+            f"{float(row.max()):g} sum to {float(row.sum()):g}: {_declare(name, 'logits')}"
         )
     # one-hot rows may be logits of a rule-based model, anything finer cannot
     if output == "logits" and bool((sums_to_one & (scores.amax(1) < 1)).all()):
-        raise VictimError(
-            f"{name} is declared to give logits, but its scores are probabilities: declare it "
-            f"with brusle.victims.wrap(model, output='probabilities')"
+        return (
+            f"{name} is declared to give logits, but its scores are probabilities: "
+            f"{_declare(name, 'probabilities')}"
         )
-    return scores
+    return ""
+
+
+def _declare(name: str, output: Output) -> str:
+    """How the user declares the other kind."""
+    if name.partition(":")[0] in ("onnx", "torchscript", "export"):
+        return f"say output={output} in its name"
+    if output == "logits":
+        return "declare output='logits'"
+    return "declare it with brusle.victims.wrap(model, output='probabilities')"

@@ -10,6 +10,10 @@ from typing import Any
 
 from torch import nn
 
+from brusle.lazy import submodules
+
+__getattr__ = submodules(__name__)
+
 
 @cache
 def names() -> tuple[str, ...]:

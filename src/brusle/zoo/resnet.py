@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from brusle import normalisation
+
 CIFAR10_MEAN = (0.4914, 0.4822, 0.4465)
 CIFAR10_STD = (0.2470, 0.2435, 0.2616)
 
@@ -65,7 +67,7 @@ class CifarResNet(nn.Module):
         self.head = nn.Linear(channels, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = F.relu(self.bn(self.stem((x - self.mean) / self.std)))
+        x = F.relu(self.bn(self.stem(normalisation.normalise(x, self.mean, self.std))))
         logits: Tensor = self.head(self.layers(x).mean(dim=(2, 3)))
         return logits
 

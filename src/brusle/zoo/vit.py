@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from brusle import normalisation
 from brusle.zoo.resnet import CIFAR10_MEAN, CIFAR10_STD
 
 
@@ -107,7 +108,7 @@ class SmallViT(nn.Module):
         return torch.stack(maps, 1)
 
     def _tokens(self, x: Tensor) -> Tensor:
-        features = self.stem((x - self.mean) / self.std)
+        features = self.stem(normalisation.normalise(x, self.mean, self.std))
         positions: Tensor = self.positions
         if features.shape[2:] != positions.shape[2:]:  # images of another size than learnt
             positions = F.interpolate(positions, features.shape[2:], mode="bilinear")

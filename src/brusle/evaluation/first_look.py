@@ -1,0 +1,97 @@
+"""The cheap part of `brusle check`, before an evaluation begins: it warns, and never stops a run.
+
+It asks for some of the images that the evaluation will ask for anyway. These queries are the
+evaluation's own and not the attacks': they are kept with the session, and no attack's random
+numbers or ledger know of them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+
+from brusle import rng
+from brusle.data.sets import balanced_order
+from brusle.evaluation.diagnosis import (
+    Finding,
+    Sample,
+    accuracy,
+    finite,
+    input_range,
+    output_kind,
+)
+from brusle.evaluation.store import Store
+from brusle.evaluation.workload import Workload
+from brusle.oracle import Victim
+from brusle.problems import Problems
+
+IMAGES = 64  # at most, whatever the batch size: the same images, the same warnings
+_BAD = 0.5  # with a lower accuracy, other ranges of the input are tried
+_RESTART = -2  # that no attack has: the noise of a randomised victim is another
+
+
+def look_first(
+    store: Store,
+    victim: Victim,
+    work: Workload,
+    pending: Sequence[int],
+    seed: int,
+    batch_size: int,
+    on_warning: Callable[[str], None] | None = None,
+) -> None:
+    """Look at ``victim``, say what is plainly wrong with it, and note that in ``store``.
+
+    Args:
+        store: of the run; a warning takes the place of an earlier one on the same topic.
+        victim: the victim.
+        work: the images.
+        pending: numbers of the images that are to be attacked; nothing is asked if there are none.
+        seed: same seed, same result.
+        batch_size: most images in one call of the victim.
+        on_warning: called with each warning; None makes them Python warnings.
+    """
+    if not pending:
+        return
+    sample = _sample(victim, work, sorted(set(pending)), seed, batch_size)
+    devices = [victim.device] if victim.device.type == "cuda" else []
+    with torch.random.fork_rng(devices):  # a victim may draw numbers of its own
+        found = {finding.topic: finding.text for finding in _findings(sample)}
+    about = store.about()
+    *before, session = about["sessions"]
+    session |= {"preflight_queries": sample.answered, "preflight_lost": sample.lost}
+    store.note({"warnings": about.get("warnings", {}) | found, "sessions": [*before, session]})
+    for topic, text in found.items():
+        (on_warning or _warn)(f"{topic}: {text}")
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, stacklevel=4)  # where `evaluate` was called
+
+
+def _sample(
+    victim: Victim, work: Workload, pending: Sequence[int], seed: int, batch_size: int
+) -> Sample:
+    """Some of the images, evenly over the classes."""
+    entries = [work.manifest.entries[at] for at in pending]
+    labels = torch.tensor([entry.label for entry in entries])
+    some = balanced_order(labels)[:IMAGES]
+    images = work.originals.take([entries[at].name for at in some])
+    ids = Problems.make(images, labels[some]).ids
+    streams = rng.streams(seed, ids, _RESTART)
+    return Sample(victim, images, labels[some], batch_size, streams)
+
+
+def _findings(sample: Sample) -> Iterator[Finding]:
+    """What is plainly wrong."""
+    sample.look()
+    if len(sample.errors) == len(sample.images):
+        return  # the evaluation will meet that itself, and knows what to do
+    if int(sample.labels.max()) >= sample.scores.shape[1]:
+        return  # likewise
+    fitting = input_range(sample, _BAD)
+    judged = accuracy(sample, explained=fitting.verdict == "failure")
+    # a victim that raised may be well again later, and its rows say so
+    found = (finite(sample, kind="NaN"), output_kind(sample), judged, fitting)
+    yield from (finding for finding in found if finding.verdict == "failure")

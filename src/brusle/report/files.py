@@ -1,0 +1,34 @@
+"""Reports and comparisons as files, in the format that their name says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from brusle.errors import DataError
+from brusle.names import require_ending
+
+PAGES = (".html", ".htm", ".md", ".json")
+
+
+def write_text(
+    path: Path,
+    html: Callable[[], str],
+    markdown: Callable[[], str],
+    json: Callable[[], str],
+) -> None:
+    """Write one of several texts, the one that the ending of ``path`` asks for.
+
+    Args:
+        path: the file; one of `PAGES`.
+        html: makes the page.
+        markdown: makes the Markdown.
+        json: makes the JSON.
+    """
+    make = {".md": markdown, ".json": json}.get(require_ending(path, PAGES), html)
+    text = make().rstrip("\n") + "\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror}; choose another --out") from error

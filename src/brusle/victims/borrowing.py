@@ -1,0 +1,74 @@
+"""A user's module is borrowed: nothing about it is changed for longer than an answer takes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from brusle.errors import VictimError
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """``module`` in evaluation mode; afterwards each of its parts is in the mode it was in."""
+    before = [(part, part.training) for part in module.modules()]
+    if not any(training for _, training in before):
+        yield
+        return
+    module.eval()
+    try:
+        yield
+    finally:
+        # with the layer's own switch, which may do more than set a flag; parents come first, and
+        # what they say to their children is put right when it is the children's turn
+        for part, training in before:
+            if part.training != training:
+                part.train(training)
+
+
+class Placed:
+    """A module where and in the type that it is wanted; a copy if it is not so itself."""
+
+    def __init__(self, module: nn.Module, device: torch.device, dtype: torch.dtype) -> None:
+        self._module, self._dtype = module, dtype
+        self._device = torch.empty(0, device=device).device  # "cuda" has a number
+        self._copy: nn.Module | None = None
+        self._state: list[tuple[int, int]] = []
+
+    def current(self) -> nn.Module:
+        """The module, or a copy of it with the weights that it has now."""
+        if all(self._fits(tensor) for tensor in _tensors(self._module)):
+            return self._module
+        state = versions(self._module)
+        if self._copy is None or state != self._state:
+            self._copy, self._state = self._copied(), state
+        return self._copy
+
+    def _fits(self, tensor: Tensor) -> bool:
+        typed = not tensor.is_floating_point() or tensor.dtype == self._dtype
+        return typed and tensor.device == self._device
+
+    def _copied(self) -> nn.Module:
+        try:
+            with torch.inference_mode(False):  # gradients may be asked of the copy
+                copied = copy.deepcopy(self._module)
+                return copied.to(device=self._device, dtype=self._dtype)
+        except (RuntimeError, TypeError) as error:
+            raise VictimError(
+                f"{type(self._module).__name__} cannot be copied to {self._device} as "
+                f"{self._dtype} ({str(error).splitlines()[0]}): move and convert it yourself"
+            ) from error
+
+
+def versions(module: nn.Module) -> list[tuple[int, int]]:
+    """Changes with every in-place update and every exchange of a weight."""
+    return [(id(t), 0 if t.is_inference() else t._version) for t in _tensors(module)]
+
+
+def _tensors(module: nn.Module) -> Iterator[Tensor]:
+    yield from module.parameters()
+    yield from module.buffers()
