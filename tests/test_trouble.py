@@ -411,7 +411,7 @@ def test_ctrl_c_at_any_call_keeps_what_is_finished(name, noisy, tmp_path) -> Non
     partly = 0
     last = calm.calls
     early = last - 6 if "walk" in name or name == "pointwise" else last // 2  # not at the starts
-    several = (1, last // 3, early, last * 2 // 3, last)
+    several = (1, 15, early, last * 2 // 3, last)  # at the first look, while it searches, ...
     for at in several if name == "brusle" else (early, last - 1):
 
         def ctrl_c(call: int, images: int, at: int = at) -> None:
