@@ -27,7 +27,7 @@ from brusle import rng
 from brusle.allocation import keep_freed_memory
 from brusle.errors import InputError, VictimError, VictimUnavailable
 from brusle.goals import Goal, Loss, Output
-from brusle.oracle import Answers, Column, Oracle, Victim, check_shape, traits
+from brusle.oracle import Answers, Column, Oracle, Victim, check_eot, check_shape, traits
 from brusle.problems import Candidates, Dense, Edits, Problems, changed_pixels, flatten_pixels
 from brusle.results import AttackResult, Status
 from brusle.rows import Rows
@@ -269,9 +269,7 @@ class Session:
         on_settled: Callable[[AttackResult, list[int]], None] | None,
         all_may_fail: bool = False,
     ) -> None:
-        if eot > attack.queries:
-            raise InputError(f"{attack.queries} queries are not enough for one answer of eot={eot}")
-        check_needs(attack, victim)
+        check_needs(attack, victim, eot)
         check_shape(problems.shape, victim)
         self.attack, self.problems, self.seed = attack, problems, seed
         self.on_progress, self.on_settled = on_progress, on_settled
@@ -662,8 +660,11 @@ def _labels_only(answers: Answers) -> Tensor:
     return label.masked_fill(scores.isnan(), torch.nan)
 
 
-def check_needs(attack: Attack, victim: Victim) -> None:
+def check_needs(attack: Attack, victim: Victim, eot: int = 1) -> None:
     """Raise if ``victim`` does not give what ``attack`` needs, and say what would work."""
+    if eot > attack.queries:
+        raise InputError(f"{attack.queries} queries are not enough for one answer of eot={eot}")
+    check_eot(victim, eot)
     known, name = traits(victim), type(attack).__name__
     if attack.needs == "gradients" and not known.differentiable:
         raise InputError(

@@ -104,6 +104,17 @@ def put(victim: Victim, images: Tensor, keys: Tensor) -> Tensor:
     return victim(images) if draw is None else draw(images, keys)
 
 
+def check_eot(victim: Victim, eot: int) -> None:
+    """Raise if there is no sense in so many answers of ``victim`` to average."""
+    if eot < 1:
+        raise InputError(f"eot is {eot}: it must be at least 1")
+    if eot > 1 and not traits(victim).randomised:
+        raise InputError(
+            f"eot is {eot}, but {victim.name} is not randomised and would give the same answer "
+            f"{eot} times: leave it at 1, or declare the victim with randomised=True"
+        )
+
+
 LossOfRows = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -208,13 +219,7 @@ class Oracle:
     ) -> None:
         if batch_size < 1:
             raise InputError(f"batch_size is {batch_size}: it must be at least 1")
-        if eot < 1:
-            raise InputError(f"eot is {eot}: it must be at least 1")
-        if eot > 1 and not traits(victim).randomised:
-            raise InputError(
-                f"eot is {eot}, but {victim.name} is not randomised and would give the same answer "
-                f"{eot} times: leave it at 1, or declare the victim with randomised=True"
-            )
+        check_eot(victim, eot)
         self.victim = victim
         self.limit = torch.full((problems,), limit)
         self._most = limit

@@ -199,3 +199,35 @@ def test_arrays_need_data_for_images(small, tmp_path) -> None:
     answer = run("export", str(small), "--images", str(tmp_path / "out"))
     assert answer.returncode == 2
     assert "were arrays, which a run folder does not keep" in answer.stderr
+
+
+def test_errors_are_counted_and_run_again(copy) -> None:
+    with Store.read(copy) as store:
+        before = {row.problem: (row.status, row.queries, row.edits) for row in store.rows(1)}
+    reasons = {
+        "error": "the victim raised HTTPError: HTTP Error 503: Service Unavailable",
+        "unverified": "after an 8-bit PNG round trip the victim says class 3",
+    }
+    connection = sqlite3.connect(copy / FILE)
+    with connection:
+        for problem, (status, reason) in zip(before, reasons.items(), strict=False):
+            values = (status, reason, problem)
+            connection.execute("UPDATE rows SET status = ?, error = ? WHERE problem = ?", values)
+    connection.close()
+    answer = run("status", str(copy))
+    assert "1 failed for the victim's trouble: the same command runs them again" in answer.stdout
+    assert "1 errors or unverified results: --retry-errors runs them again" in answer.stdout
+    said = json.loads(run("status", str(copy), "--json").stdout)
+    assert said["runs_again"] == {"same_command": 1, "retry_errors": 1}
+    budget = ("--goal", "untargeted", "--pixels", 20, "--queries", 25, "--limit", 10)
+    again = ("evaluate", *budget, "--attack", "brusle", "--out", copy, "--json")
+    answer = run(*again)
+    assert answer.returncode == 3 and json.loads(answer.stdout)["resumed"] == 9
+    assert "--retry-errors runs them" in answer.stderr
+    answer = run(*again, "--retry-errors")
+    assert answer.returncode == 0 and json.loads(answer.stdout)["resumed"] == 9
+    with Store.read(copy) as store:
+        now = {row.problem: (row.status, row.queries, row.edits) for row in store.rows(1)}
+        assert now == before
+    said = json.loads(run("status", str(copy), "--json").stdout)
+    assert said["runs_again"] == {"same_command": 0, "retry_errors": 0}

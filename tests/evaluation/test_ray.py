@@ -14,7 +14,7 @@ import torch
 
 import brusle
 from brusle.attacks import BruSLe
-from brusle.errors import InputError, VictimError
+from brusle.errors import InputError, VictimUnavailable
 from brusle.evaluation.engines import Recipe
 from brusle.evaluation.provenance import fingerprint
 from brusle.evaluation.ray_engine import _Order, _victim
@@ -149,12 +149,37 @@ def test_an_image_that_kills_every_worker(two_nodes, tmp_path) -> None:
     arguments = (Deadly(tmp_path / "log"), survivor.data(), [BruSLe(3, 40)], "untargeted")
     options = {"out": tmp_path / "run", "batch_size": 2, "seed": 2}
     engine = brusle.Ray(address=two_nodes.address)
-    with pytest.raises(VictimError, match="a worker died 3 times on the same . images"):
+    with pytest.raises(VictimUnavailable, match="a worker died 3 times on the same . images"):
         brusle.evaluate(*arguments, engine=engine, **options)
     kept = stored(tmp_path / "run")
     whole = survivor.evaluate(tmp_path / "whole", tmp_path / "other")
     assert kept and kept.items() <= stored(tmp_path / "whole").items()
     assert whole.resumed == 0
+
+
+class Down(survivor.Logging):
+    """Goes down, for all processes, after so many queries."""
+
+    patience = brusle.Patience(waits=0)
+
+    def draw(self, images, keys):
+        if len(lines(self.log)) > 700:
+            raise ConnectionRefusedError("nobody listens")
+        return super().draw(images, keys)
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_a_victim_that_goes_down_stops_all_workers(two_nodes, expected, tmp_path) -> None:
+    folder, log = tmp_path / "run", tmp_path / "log"
+    engine = brusle.Ray(address=two_nodes.address)
+    with pytest.raises(VictimUnavailable, match="logging does not answer") as caught:
+        survivor.evaluate(folder, log, Down(log), engine=engine)
+    kept = stored(folder)
+    assert caught.value.__notes__ == [f"{len(kept)} of 80 attacks are stored in {folder}"]
+    assert 0 < len(kept) < 80 and kept.items() <= expected.items()  # no error rows
+    run = survivor.evaluate(folder, tmp_path / "other")
+    assert run.resumed == len(kept) and stored(folder) == expected
 
 
 @pytest.mark.slow

@@ -157,7 +157,7 @@ def _write_out(run: Run, folder: Path) -> None:
 def _check(settings: Sequence[Setting], work: Workload, victim: Victim) -> None:
     """Refuse now what one of the attacks would refuse when its turn comes."""
     for setting in settings:
-        check_needs(setting.attack, victim)
+        check_needs(setting.attack, victim, setting.eot)
         first = work.problems(setting.goal, [0])
         starts = first.images if setting.wants_start else None
         setting.attack.check(replace(first, starts=starts))
