@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # as many test processes as cores, each with one thread: far quicker than the other way round
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
-.PHONY: demo test test-ray test-all check bench clean
+.PHONY: demo test test-ray test-slow test-all check bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/brusle evaluate --limit 70
@@ -19,8 +19,10 @@ test: check
 test-ray: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray
 
-test-all: check test-ray
-	$(PYTEST) -m "not ray"
+test-slow: $(VENV)/.installed-dev
+	$(PYTEST) -m "slow and not ray"
+
+test-all: test test-slow test-ray
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

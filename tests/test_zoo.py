@@ -45,6 +45,7 @@ def test_bundled_nets_classify_the_bundled_images(name) -> None:
     assert abs(right - zoo.card(name)["sample_correct"]) <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in NAMES if "threat" in zoo.card(n)])
 def test_robust_nets_are_robust_and_the_plain_net_is_not(name) -> None:
     """Ten steps of PGD on the 200 bundled images; the card has the stronger attack on more."""

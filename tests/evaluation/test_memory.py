@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 import brusle
@@ -40,6 +41,7 @@ def peak(images: int, out: Path) -> None:
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
+@pytest.mark.slow
 def test_memory_is_flat(tmp_path) -> None:
     def measure(images: int) -> float:
         command = [sys.executable, __file__, str(images), str(tmp_path / str(images))]

@@ -185,7 +185,7 @@ def test_final_images_need_a_run_for_each_mark() -> None:
 
 def test_scaled_down() -> None:
     part = preset("cifar10-targeted").parts[0]
-    small = part.scaled(limit=7, queries=250, pixels=[3], seed=5)
+    small = part.scaled(limit=7, queries=250, pixels=[3, 3], seed=5)
     assert (small.images, small.marks, small.pixels) == (7, (100, 200), (3,))
     assert small.seeds == (5,)
     assert part.scaled(limit=5000, queries=99).images == 1000  # no more than the paper has

@@ -31,6 +31,7 @@ import survivor
 from survivor import lines, owners, stored
 
 
+@pytest.mark.slow
 def test_killed_ten_times_and_the_rows_are_the_same(tmp_path) -> None:
     whole = survivor.evaluate(tmp_path / "whole", tmp_path / "whole.log")
     expected = stored(tmp_path / "whole")

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import click
 
 from brusle import __version__
-from brusle.errors import BrusleError, VictimError, first_line
+from brusle.errors import BrusleError, InputError, VictimError, first_line
 
 NOT_FOUND, BAD_INPUT, VICTIM_FAILED, BUG, INTERRUPTED, NO_READER = 1, 2, 3, 70, 130, 141
 _COMMANDS = {
@@ -149,6 +149,7 @@ def _nobody_reads() -> bool:
 
 def _how_to_go_on(error: BaseException | None) -> list[str]:
     """What an evaluation that was ended has stored, and the command that does the rest."""
-    stored = getattr(error, "__notes__", [])
-    command = shlex.join(["brusle", *sys.argv[1:]])
-    return [*stored, f"the same command goes on: {command}"] if stored else []
+    stored: list[str] = getattr(error, "__notes__", [])
+    if not stored or isinstance(error, InputError):  # which would be refused again
+        return stored
+    return [*stored, f"the same command goes on: {shlex.join(['brusle', *sys.argv[1:]])}"]

@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from brusle.errors import BrusleError
+from brusle.errors import BrusleError, VictimUnavailable
 from brusle.evaluation.metrics import Rate
 from brusle.oracle import Oracle, Victim, traits
 from brusle.victims.preprocessing import as_if, others, remedy, suspects
@@ -202,6 +202,8 @@ def input_range(sample: Sample, below: float) -> Finding:
     for convention in others(victim, channels):
         try:
             found = sample.right(*sample.ask(as_if(victim, sample.images, convention)))
+        except VictimUnavailable:
+            raise
         except BrusleError:  # it has every right to refuse such images
             continue
         if found.count and found.value > rate.value:

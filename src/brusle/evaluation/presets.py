@@ -181,7 +181,7 @@ class Part(BaseModel):
                 "targets": targets,
                 "marks": marks,
                 "entries": entries,
-                "pixels": tuple(pixels) or self.pixels,
+                "pixels": tuple(dict.fromkeys(pixels)) or self.pixels,
                 "seeds": tuple(seed + own for own in self.seeds),
             }
         )
