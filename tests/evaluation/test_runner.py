@@ -7,11 +7,13 @@ from models import integer_model, own_labels, random_images
 from PIL import Image
 
 import brusle
-from brusle.attacks import PGD0, BruSLe
+from brusle.attacks import PGD0, BruSLe, Ensemble, Minimal
 from brusle.data import Dataset
 from brusle.errors import InputError
+from brusle.evaluation.display import progress_text
 from brusle.evaluation.runs import checkpoints
 from brusle.evaluation.store import Store
+from brusle.loop import Progress
 
 SHAPE = (3, 12, 12)
 
@@ -146,6 +148,25 @@ def test_what_is_shown_as_finished_is_stored(tmp_path) -> None:
     shown.clear()
     small_run(tmp_path / "run", goal="untargeted", on_progress=look, batch_size=3)
     assert shown[0] >= 8 and shown[-1] == 20 and shown == sorted(shown)
+
+
+@pytest.mark.parametrize(
+    "attack", [BruSLe(3, 30), Minimal(BruSLe(6, 10), 60), Ensemble([BruSLe(3, 10), PGD0(3, 9)])]
+)
+def test_the_last_progress_has_nothing_left(attack) -> None:
+    model, images = integer_model(SHAPE, 5), random_images(9, SHAPE)
+    seen: dict[str, Progress] = {}
+    brusle.evaluate(
+        model.victim(),
+        (images, own_labels(model, images)),
+        attack,
+        batch_size=2,
+        on_progress=lambda setting, progress: seen.update({setting.goal: progress}),
+    )
+    assert set(seen) == {"untargeted", "targeted"}
+    for progress in seen.values():
+        assert (progress.finished, progress.total, progress.remaining) == (9, 9, 0)
+        assert "took" in progress_text(progress, 1.0)
 
 
 def test_an_ended_run_says_what_is_stored(tmp_path) -> None:

@@ -233,14 +233,19 @@ class _Watch:
         self._shards: dict[Record, dict[int, Progress]] = {part.record: {} for part in todo}
         self._stored = Counter({part.record: part.stored for part in todo})
         self._fooled = Counter({part.record: part.fooled for part in todo})
+        self._left: dict[int, int] = {}  # of a shard, what is not stored yet
 
     def keep(self, shard: Shard, rows: list[Row]) -> None:
         """Rows have been stored."""
         record = shard.record
         self._stored[record] += len(rows)
         self._fooled[record] += sum(row.status == "success" for row in rows)
-        # where no image could be attacked, no round will be reported
-        self._shards[record].setdefault(shard.number, Progress(0, len(shard), 0, 0, 0))
+        self._left[shard.number] = self._left.get(shard.number, len(shard)) - len(rows)
+        # where no image could be attacked, no round was reported
+        parts = self._shards[record]
+        part = parts.setdefault(shard.number, Progress(0, len(shard), 0, 0, 0))
+        if not self._left[shard.number]:
+            parts[shard.number] = replace(part, remaining=0)  # a search may end before its limit
         self._tell(record)
 
     def __call__(self, shard: Shard, progress: Progress) -> None:
