@@ -14,7 +14,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 12, 12, 40
 _PLOT_WIDTH, _PLOT_HEIGHT = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
 _DASHES = 4  # classes d0 to d3 of the style sheet, as c0 to c9 are the colours
 _MOST_BARS = 40
-_ROW, _LONG = 26, 64  # height and most letters of a line of `forest`
+_ROW, _LONG = 32, 64  # height and most letters of a line of `forest`
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,10 @@ def forest(lines: Sequence[tuple[str, Estimate, int]], name: str) -> Html:
         drawn.append(_text(f"{mark:+d}" if mark else "0", x(mark), bottom + 16, "middle"))
     drawn.append(_text(name, _WIDTH - _RIGHT, height - 6, "end"))
     for row, (text, estimate, colour) in enumerate(lines):
-        y = _TOP + (row + 0.62) * _ROW
+        y = _TOP + (row + 0.7) * _ROW
         look = f"c{colour % len(COLOURS)}"
         short = text if len(text) <= _LONG else f"{text[: _LONG - 1]}\N{HORIZONTAL ELLIPSIS}"
-        drawn.append(_text(short, _LEFT, y - 7, "start"))
+        drawn.append(_text(short, _LEFT, y - 8, "start"))
         ends = {"x1": f"{x(estimate.low):.1f}", "x2": f"{x(estimate.high):.1f}"}
         drawn.append(tag("line", **ends, y1=y, y2=y, class_=f"line {look}"))
         drawn.append(tag("circle", cx=f"{x(estimate.value):.1f}", cy=y, r=4, class_=f"bar {look}"))
