@@ -100,10 +100,10 @@ def command(
     (it only guesses, wants another range of input, answers NaN) is said first and kept with the
     results; `brusle check` looks closer. The run folder gets rows.csv and rows.json (a row per
     image), run.json (settings, versions, summary), pairs.json (images and targets, with hashes),
-    gallery.png, curve.png (success by number of queries), and every adversarial image as PNG.
-    results.sqlite holds every finished attack from the moment it is finished: the same command
-    with the same --out goes on where it was interrupted, and one with more attacks or budgets adds
-    them.
+    gallery.png, curve.png (success by number of queries, or with --minimal robust accuracy by
+    pixels), and every adversarial image as PNG. results.sqlite holds every attack that is shown as
+    finished: the same command with the same --out goes on where it was interrupted, and one with
+    more attacks or budgets adds them.
     """
     from rich.console import Console
 
