@@ -331,6 +331,8 @@ def test_an_interrupted_evaluation_prints_the_command_that_goes_on(tmp_path) -> 
     words += ["--pixels", "1", "--queries", "40", "--batch-size", "8", "--out", "my run"]
     code = (
         "import os, signal\n"
+        # whoever runs the tests in the background may have switched it off
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from brusle.evaluation import store\n"
         "add = store.Store.add\n"
         "def interrupt(self, setting, rows):\n"
