@@ -1,8 +1,10 @@
-"""Modules that are imported when they are first used."""
+"""Modules that are imported when they are first used, and without a trace."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -17,3 +19,13 @@ def submodules(package: str) -> Callable[[str], ModuleType]:
         return import_module(f"{package}.{name}")
 
     return getter
+
+
+@contextmanager
+def same_random_numbers() -> Iterator[None]:
+    """For packages that draw from Python's generator as they are imported: it is the user's."""
+    before = random.getstate()
+    try:
+        yield
+    finally:
+        random.setstate(before)

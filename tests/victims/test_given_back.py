@@ -131,7 +131,8 @@ def test_a_module_that_raises_is_given_back_too() -> None:
     with pytest.raises(KeyboardInterrupt):
         BruSLe(3, 20)(victim, IMAGES, labels)
     net.drop._forward_hooks.clear()
-    assert asked >= 5 and facts(net) == before
+    # and once more, in vain, to verify what was finished
+    assert asked == 6 and facts(net) == before
 
 
 def test_an_exported_module_is_given_back(tmp_path) -> None:

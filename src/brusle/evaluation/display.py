@@ -8,13 +8,15 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Literal
 
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, TaskID, TextColumn
-from rich.progress import Progress as Bars
-
 from brusle.evaluation.store import Record
+from brusle.lazy import same_random_numbers
 from brusle.loop import Progress
+
+with same_random_numbers():
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, TaskID, TextColumn
+    from rich.progress import Progress as Bars
 
 OnSetting = Callable[[Record, Progress], None]
 
