@@ -27,7 +27,7 @@ from brusle import rng
 from brusle.allocation import keep_freed_memory
 from brusle.errors import InputError, VictimError, VictimUnavailable
 from brusle.goals import Goal, Loss, Output
-from brusle.oracle import Answers, Column, Oracle, Victim, check_eot, check_shape, traits
+from brusle.oracle import Answers, Column, Memory, Oracle, Victim, check_eot, check_shape, traits
 from brusle.problems import Candidates, Dense, Edits, Problems, changed_pixels, flatten_pixels
 from brusle.results import AttackResult, Status
 from brusle.rows import Rows
@@ -36,6 +36,7 @@ from brusle.trouble import NO_PATIENCE
 from brusle.verify import verify
 
 SETTLE_AT_ONCE = 16  # verifying a few together costs one call of the victim, not many
+SETTLE_WITHIN = 1.0  # seconds, where somebody waits for what is finished
 Needs = Literal["labels", "scores", "gradients"]
 
 
@@ -104,6 +105,10 @@ class Attack(Protocol):
     def pixels(self) -> int: ...
     @property
     def queries(self) -> int: ...
+    @property
+    def shortest(self) -> int:
+        """Queries of the shortest of its searches: each must pay for at least one answer."""
+
     @property
     def needs(self) -> Needs:
         """What the victim must give."""
@@ -198,6 +203,7 @@ def run(
     on_progress: Callable[[Progress], None] | None = None,
     on_settled: Callable[[AttackResult, list[int]], None] | None = None,
     all_may_fail: bool = False,
+    memory: Memory | None = None,
 ) -> AttackResult:
     """Attack all ``problems``; the result does not depend on ``batch_size`` or their order.
 
@@ -213,8 +219,10 @@ def run(
         eot: answers that are averaged for every candidate.
         on_progress: called after every round.
         on_settled: called with the result so far and the numbers of problems that are finished and
-            verified, each once, some at a time.
+            verified, each once, some at a time: within about a second, or after a round that is
+            longer.
         all_may_fail: if no clean image can be classified, return errors instead of raising.
+        memory: answers of an interrupted run, which need not be asked for again.
     """
     began = time.monotonic()
     attack.check(problems)
@@ -231,6 +239,7 @@ def run(
             on_progress,
             on_settled,
             all_may_fail,
+            memory,
         )
         try:
             attack.conduct(session)
@@ -268,13 +277,16 @@ class Session:
         on_progress: Callable[[Progress], None] | None,
         on_settled: Callable[[AttackResult, list[int]], None] | None,
         all_may_fail: bool = False,
+        memory: Memory | None = None,
     ) -> None:
         check_needs(attack, victim, eot)
         check_shape(problems.shape, victim)
         self.attack, self.problems, self.seed = attack, problems, seed
         self.on_progress, self.on_settled = on_progress, on_settled
         streams = rng.streams(seed, problems.ids)
-        self.oracle = Oracle(victim, len(problems), attack.queries, batch_size, eot, streams)
+        self.oracle = Oracle(
+            victim, len(problems), attack.queries, batch_size, eot, streams, memory
+        )
         self.outcome = self._clean_pass(all_may_fail)
         right = [s == "failed" for s in self.outcome.status]
         self.alive = torch.tensor(right, dtype=torch.bool)
@@ -354,6 +366,7 @@ class Session:
         self._final[rows] = True
         if not self._asks:
             rows = rows[~(self.alive & self.broken)[rows]]
+        self._refuse_unasked(rows)
         self.outcome.queries[rows] = self.oracle.ledger.attack[rows]
         hits = rows[self.alive[rows] & self.broken[rows]].tolist()
         images, pixels = self.outcome.images, self.attack.pixels
@@ -365,6 +378,12 @@ class Session:
         self._settled[rows] = True
         if self.on_settled is not None and len(rows):
             self.on_settled(self.outcome, rows.tolist())
+
+    def _refuse_unasked(self, rows: Tensor) -> None:
+        """An image that was asked nothing has withstood nothing."""
+        spent = self.oracle.ledger.attack[rows]
+        for row in rows[self.alive[rows] & ~self.broken[rows] & (spent == 0)].tolist():
+            self.fail(row, "the attack asked nothing: give it more queries")
 
     def finish(self) -> AttackResult:
         """Settle what is not settled yet."""
@@ -501,15 +520,20 @@ class _Stage:
         ready = self.oracle.left(rows) & ~self.result.reached & session.alive[rows]
         self.waiting = ready.nonzero()[:, 0]
         self.unsettled = [(~ready).nonzero()[:, 0]]
+        self.settle_by = torch.inf  # when the first of these has waited long enough
         self.reserve = self._begin(0)
 
     def found(self) -> Found:
         """Search until nothing is waiting."""
         live = self._next(self.oracle.batch_size)
         while len(live.rows):
+            began = time.monotonic()
             finished = self._round(live)
             if finished.any():
                 live = self._refill(live, finished)
+            now = time.monotonic()
+            if now + (now - began) > self.settle_by:  # the next round would end too late
+                self.settle()
             self.session.report(self.result)
         self.settle()
         return self.result
@@ -519,7 +543,7 @@ class _Stage:
         at = torch.cat(self.unsettled)
         if self.on_finished is not None and len(at) > at_least:
             self.on_finished(self.result.pick(at))
-            self.unsettled = [at[:0]]
+            self.unsettled, self.settle_by = [at[:0]], torch.inf
 
     def _take_starts(self) -> None:
         """Starting images are the best so far, and may be good enough."""
@@ -632,6 +656,8 @@ class _Stage:
         self.result.losses[done] = live.best_loss[there].cpu()
         self.session.outcome.times[live.rows[slots]] += time.monotonic() - live.began[slots]
         self.unsettled.append(done)
+        if self.session.on_settled is not None:
+            self.settle_by = min(self.settle_by, time.monotonic() + SETTLE_WITHIN)
         self.settle(at_least=SETTLE_AT_ONCE)
         while len(slots) and len(self.waiting) + len(self.reserve.rows):
             fresh = self._next(len(slots))
@@ -662,8 +688,12 @@ def _labels_only(answers: Answers) -> Tensor:
 
 def check_needs(attack: Attack, victim: Victim, eot: int = 1) -> None:
     """Raise if ``victim`` does not give what ``attack`` needs, and say what would work."""
-    if eot > attack.queries:
-        raise InputError(f"{attack.queries} queries are not enough for one answer of eot={eot}")
+    if eot > attack.shortest:
+        each = "" if attack.shortest == attack.queries else " for each search"
+        raise InputError(
+            f"{attack.shortest} queries{each} are not enough for one answer of eot={eot}: give "
+            f"more queries, or a smaller eot"
+        )
     check_eot(victim, eot)
     known, name = traits(victim), type(attack).__name__
     if attack.needs == "gradients" and not known.differentiable:

@@ -9,6 +9,8 @@ attack has the gradient with the answer; each is one query and one more in ``bac
 
 A call that fails for the victim's trouble (`brusle.trouble`) is made again, with the same noise, so
 that results are those of a victim without trouble.
+
+A victim gets a copy of the images: whatever it does to them, nobody else's change.
 """
 
 from __future__ import annotations
@@ -118,6 +120,20 @@ def check_eot(victim: Victim, eot: int) -> None:
 LossOfRows = Callable[[Tensor, Tensor], Tensor]
 
 
+class Memory(Protocol):
+    """Answers that were given before, to the same attack; see `brusle.evaluation.pending`.
+
+    An answer is known by the number of its problem and that of the draw, from 0 for the clean
+    image: attacks are deterministic, so the same draw is asked for the same image.
+    """
+
+    def recall(self, rows: Tensor, draws: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Positions in ``rows`` whose answers are known, and their scores; None if none is."""
+
+    def note(self, rows: Tensor, draws: Tensor, scores: Tensor) -> None:
+        """Keep answers that were just given."""
+
+
 class BudgetError(BrusleError):
     """An attack asked for more queries than it was given: a bug in that attack."""
 
@@ -206,6 +222,10 @@ class Oracle:
         batch_size: most images in one call of the victim; it falls when memory runs out.
         eot: answers that are averaged for every image; more than 1 for randomised victims only.
         streams: ``(problems,)`` keys from `rng.streams` that a victim's noise depends on.
+        memory: answers that need not be asked for again. They count as queries all the same.
+
+    Attributes:
+        spoils: the victim was seen to change the images that it is given.
     """
 
     def __init__(
@@ -216,6 +236,7 @@ class Oracle:
         batch_size: int,
         eot: int = 1,
         streams: Tensor | None = None,
+        memory: Memory | None = None,
     ) -> None:
         if batch_size < 1:
             raise InputError(f"batch_size is {batch_size}: it must be at least 1")
@@ -228,6 +249,8 @@ class Oracle:
         self.patience = traits(victim).patience
         self.ledger = Ledger.empty(problems)
         self.classes: int | None = None
+        self.spoils = False
+        self._memory = memory
         nobody = torch.arange(problems)
         self._streams = rng.streams(0, nobody) if streams is None else streams
         self._draws = torch.zeros(problems, dtype=torch.int64)
@@ -285,7 +308,11 @@ class Oracle:
         keys = rows
         if self._keyed:
             keys = rng.seeds(self._streams[rows], self._draws[rows])
-        answers = self._ask_parts(self.batch_size, rows, images, keys, slope_of)
+        # gradients are too large to be kept, and a verification is made anew
+        if self._memory is None or slope_of is not None or "verify" in shares:
+            answers = self._ask_parts(self.batch_size, rows, images, keys, slope_of)
+        else:
+            answers = self._remembered(self._memory, rows, images, keys)
         self._draws[rows] += 1  # not before: what is asked again gets the same noise
         answered = torch.ones(len(rows), dtype=torch.int64)
         answered[list(answers.errors)] = 0
@@ -293,6 +320,35 @@ class Oracle:
             getattr(self.ledger, column)[rows[mine]] += answered[mine]
         if slope_of is not None:
             self.ledger.backward[rows] += answered
+        return answers
+
+    def _remembered(self, memory: Memory, rows: Tensor, images: Tensor, keys: Tensor) -> Answers:
+        """Answers that are known already, and the victim's for the other images."""
+        draws = self._draws[rows]
+        known = memory.recall(rows, draws)
+        if known is None:
+            return self._noted(memory, rows, draws, images, keys)
+        at, scores = known
+        self._checked(scores, len(at))
+        unknown = torch.ones(len(rows), dtype=torch.bool)
+        unknown[at] = False
+        rest = unknown.nonzero()[:, 0]
+        fresh = self._noted(memory, rows[rest], draws[rest], images[rest], keys[rest])
+        whole = self._blank(len(rows)).to(scores.dtype)
+        whole[at] = scores.to(whole.device)
+        whole[rest] = fresh.scores.to(whole.dtype)
+        return Answers(whole, {int(rest[i]): reason for i, reason in fresh.errors.items()})
+
+    def _noted(
+        self, memory: Memory, rows: Tensor, draws: Tensor, images: Tensor, keys: Tensor
+    ) -> Answers:
+        """The victim's answers, which the memory keeps."""
+        answers = self._ask_parts(self.batch_size, rows, images, keys, None)
+        if answers.errors:
+            good = torch.tensor([at not in answers.errors for at in range(len(rows))])
+            memory.note(rows[good], draws[good], answers.scores[good.to(answers.scores.device)])
+        elif len(rows):
+            memory.note(rows, draws, answers.scores)
         return answers
 
     @contextmanager
@@ -367,11 +423,14 @@ class Oracle:
         self, rows: Tensor, images: Tensor, keys: Tensor, slope_of: LossOfRows | None
     ) -> tuple[Tensor, Tensor | None]:
         """Scores, and the gradient if one is wanted."""
-        images = images.to(self.victim.device)
         try:
             if slope_of is not None:
-                return _differentiate(self.victim, images, rows, slope_of)
-            return put(self.victim, images, keys), None
+                return _differentiate(self.victim, images.to(self.victim.device), rows, slope_of)
+            handed = images.to(self.victim.device, copy=True)
+            scores = put(self.victim, handed, keys)
+            # one image tells: what is done to a batch is done to all of it
+            self.spoils |= not torch.equal(handed[:1], images[:1].to(handed.device))
+            return scores, None
         except SystemExit as error:
             raise VictimError(
                 f"{self.victim.name} tried to end the program (exit code {error.code}): let it "
@@ -434,7 +493,7 @@ def _differentiate(
     """Scores, and the gradient of a loss of them with respect to the images."""
     with torch.inference_mode(False), torch.enable_grad():  # whatever mode the caller is in
         leaf = images.detach().clone().requires_grad_()
-        scores: Tensor = victim.graph(leaf)
+        scores: Tensor = victim.graph(leaf.clone())  # a leaf could not be changed in place
         (gradient,) = torch.autograd.grad(slope_of(scores, rows).sum(), leaf)
     return scores.detach(), gradient
 

@@ -105,6 +105,11 @@ class SparseAttack(CallableAttack):
         require_integer("queries", self.queries, least=1)
 
     @property
+    def shortest(self) -> int:
+        """It is one search."""
+        return self.queries
+
+    @property
     def returns_last(self) -> bool:
         """Whether a failure returns the last candidate instead of the best."""
         return False

@@ -34,6 +34,11 @@ class Wrapper(CallableAttack):
         return self.attack.pixels
 
     @property
+    def shortest(self) -> int:
+        """Each time has the attack's queries."""
+        return self.attack.queries
+
+    @property
     def needs(self) -> Needs:
         """What the attack needs."""
         return self.attack.needs
@@ -126,6 +131,11 @@ class Ensemble(CallableAttack):
     def queries(self) -> int:
         """Of all attacks together."""
         return sum(attack.queries for attack in self.attacks)
+
+    @property
+    def shortest(self) -> int:
+        """The fewest that one of them has."""
+        return min(attack.queries for attack in self.attacks)
 
     @property
     def needs(self) -> Needs:

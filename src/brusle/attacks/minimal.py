@@ -11,6 +11,7 @@ Attacks that walk towards fewer pixels by themselves (decision-based ones, sigma
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -51,6 +52,11 @@ class Minimal(Wrapper):
         return self.total
 
     @property
+    def shortest(self) -> int:
+        """A try; the last may be cut off."""
+        return min(self.total, super().shortest)
+
+    @property
     def label(self) -> str:
         """For tables."""
         return f"minimal {self.attack.label}"
@@ -64,32 +70,36 @@ class Minimal(Wrapper):
             return
         failed = torch.zeros(len(session.problems), dtype=torch.int64)
         turn = 0
-        while len(rows := self._unfinished(session)):
+        while len(rows := self._unfinished(session, session.alive.nonzero()[:, 0])):
             budgets = self._budgets(session, rows, failed[rows])
             for budget in sorted(set(budgets.tolist())):
-                found = self._try(session, rows[budgets == budget], budget, turn)
-                failed[found.rows[~found.reached]] = budget
-                keep_better(session, found)
+
+                def tried(found: Found, budget: int = budget) -> None:
+                    failed[found.rows[~found.reached]] = budget
+                    keep_better(session, found)
+                    self._settle(session, found.rows)
+
+                found = self._try(session, rows[budgets == budget], budget, turn, tried)
                 self._prune(session, found.rows[found.reached], turn)
-                self._settle(session)
             turn += 1
 
     def _conclude(self, session: Session, found: Found) -> None:
         """Walked down to one pixel, or until the queries were spent: what counts is the budget."""
         session.conclude(replace(found, reached=found.losses <= self.pixels))
 
-    def _settle(self, session: Session) -> None:
-        """Settle the problems that are finished; their loss is the number of pixels."""
-        over = session.alive.clone()
-        over[self._unfinished(session)] = False
-        rows = over.nonzero()[:, 0]
-        losses = _pixels(session, rows).double().masked_fill(~session.broken[rows], torch.inf)
-        session.outcome.losses[rows] = losses
+    def _settle(self, session: Session, rows: Tensor) -> None:
+        """Settle those of ``rows`` that are finished; their loss is the number of pixels."""
+        over = torch.ones_like(session.alive)
+        over[self._unfinished(session, rows)] = False
+        rows = rows[over[rows]]
+        alive = rows[session.alive[rows]]
+        losses = _pixels(session, alive).double().masked_fill(~session.broken[alive], torch.inf)
+        session.outcome.losses[alive] = losses
         session.settle(rows)
 
-    def _unfinished(self, session: Session) -> Tensor:
-        """Problems with queries left that are not at a single pixel yet."""
-        rows = session.alive.nonzero()[:, 0]
+    def _unfinished(self, session: Session, rows: Tensor) -> Tensor:
+        """Those of ``rows`` with queries left that are not at a single pixel yet."""
+        rows = rows[session.alive[rows]]
         left = session.oracle.ledger.attack[rows] + session.oracle.eot <= self.total
         best = session.broken[rows] & (_pixels(session, rows) <= 1)
         return rows[left & ~best]
@@ -103,25 +113,42 @@ class Minimal(Wrapper):
         fewer = torch.maximum(half, best * 3 // 4).clamp(min=1).minimum(best - 1)
         return torch.where(session.broken[rows], fewer, torch.full_like(best, self.pixels))
 
-    def _try(self, session: Session, rows: Tensor, budget: int, turn: int) -> Found:
+    def _try(
+        self,
+        session: Session,
+        rows: Tensor,
+        budget: int,
+        turn: int,
+        on_finished: Callable[[Found], None],
+    ) -> Found:
         """Attack with ``budget`` pixels, beginning with some of the best ones if there are any."""
         attack = replace(self.attack, pixels=budget)
         warm = None
         if bool(session.broken[rows].all()):
             warm = _some_edits(session, rows, budget, turn)
-        return session.search(attack, rows, restart=turn, warm=warm)
+        return session.search(attack, rows, restart=turn, warm=warm, on_finished=on_finished)
 
     def _prune(self, session: Session, rows: Tensor, turn: int) -> None:
         """Take back what is not needed, one query for each changed pixel."""
-        rows = rows[_pixels(session, rows) > 1]
+        rows = self._unfinished(session, rows)
         if not len(rows):
             return
         pixels = _pixels(session, rows)
         edits = _some_edits(session, rows, int(pixels.max()), turn)
         pruning = _Pruning(1, self.total, self.needs)
-        found = session.search(pruning, rows, warm=edits, queries=pixels * session.oracle.eot)
-        found.reached = found.losses < pixels
-        session.keep(found.pick(found.reached))
+
+        def pruned(found: Found) -> None:
+            fewer = found.losses < _pixels(session, found.rows)
+            session.keep(replace(found, reached=fewer).pick(fewer))
+            self._settle(session, found.rows)
+
+        session.search(
+            pruning,
+            rows,
+            warm=edits,
+            queries=pixels * session.oracle.eot,
+            on_finished=pruned,
+        )
 
 
 def minimise(

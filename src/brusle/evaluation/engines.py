@@ -16,7 +16,7 @@ from brusle.attacks.base import AnyAttack
 from brusle.defences import defend
 from brusle.evaluation.store import GoalName, Record, Row, rows_of
 from brusle.loop import Progress, run
-from brusle.oracle import Victim
+from brusle.oracle import Memory, Victim
 from brusle.problems import Problems
 from brusle.results import AttackResult
 from brusle.victims import as_victim
@@ -65,6 +65,7 @@ class Shard:
         problems: the problems.
         names: what their images are called.
         batch_size: most images in one call of the victim.
+        memory: answers of an interrupted run, for engines that work in this process.
     """
 
     number: int
@@ -73,6 +74,7 @@ class Shard:
     problems: Problems
     names: tuple[str, ...]
     batch_size: int
+    memory: Memory | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -110,6 +112,10 @@ OnProgress = Callable[[Shard, Progress], None]
 class Engine(Protocol):
     """Does shards, in any order."""
 
+    @property
+    def remembers(self) -> bool:
+        """Whether shards are done here, one after the other, so that each can have a memory."""
+
     def shard_size(self, problems: int, batch_size: int) -> int:
         """How many problems a shard should have, if a setting has so many."""
 
@@ -134,6 +140,11 @@ class Engine(Protocol):
 
 class Local:
     """This process."""
+
+    @property
+    def remembers(self) -> bool:
+        """They are."""
+        return True
 
     def shard_size(self, problems: int, batch_size: int) -> int:
         """A few batches."""
@@ -173,4 +184,5 @@ def attack(
         on_progress=on_progress,
         on_settled=settled,
         all_may_fail=len(shard) < _FEW,
+        memory=shard.memory,
     )

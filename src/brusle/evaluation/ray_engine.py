@@ -53,6 +53,11 @@ class Ray:
         if self.workers is not None and self.workers < 1:
             raise InputError(f"workers is {self.workers}: it must be at least 1")
 
+    @property
+    def remembers(self) -> bool:
+        """They are not."""
+        return False
+
     def shard_size(self, problems: int, batch_size: int) -> int:
         """A few batches, or less, so that all workers have something to do until the end."""
         workers = self.workers or os.cpu_count() or 1

@@ -19,6 +19,7 @@ from brusle.evaluation.engines import Engine, Local, Recipe, Setting, Shard
 from brusle.evaluation.export import write_folder
 from brusle.evaluation.first_look import look_first
 from brusle.evaluation.pairs import Manifest, Targets
+from brusle.evaluation.pending import Pending
 from brusle.evaluation.provenance import fingerprint, provenance
 from brusle.evaluation.runs import Run
 from brusle.evaluation.starts import StartingImages
@@ -108,21 +109,26 @@ def evaluate(
     engine = engine or Local()
     store = Store.memory() if folder is None else Store.write(folder)
     todo: list[_Todo] = []
+    pending: Pending | None = None
     try:
         _introduce(store, model, work, settings, plan)
+        if folder is not None and engine.remembers:
+            pending = Pending(folder, f"{brusle.__version__} {model.name} {fingerprint(model)}")
         todo = [_Todo(store, setting, work, retry_errors) for setting in settings]
         if folder is not None:
             work.manifest.write(folder / "pairs.json")
-        pending = [image for part in todo for image in part.images(work)]
-        look_first(store, model, work, pending, seeds[0], batch_size, on_warning)
+        left = [image for part in todo for image in part.images(work)]
+        look_first(store, model, work, left, seeds[0], batch_size, on_warning)
         with told(on_progress) as tell:
             watch = _Watch(todo, tell)
 
             def keep(shard: Shard, rows: list[Row]) -> None:
                 store.add(shard.record.number, rows)
+                if pending is not None:
+                    pending.forget(shard.setting.key, [row.problem for row in rows])
                 watch.keep(shard, rows)
 
-            shards = _shards(todo, work, starting, engine, batch_size)
+            shards = _shards(todo, work, starting, engine, batch_size, pending, model)
             engine.run(recipe, model, shards, keep, watch)
         wanted = {setting.goal: _wanted(work, setting.goal) for setting in settings}
         records = [part.record for part in todo]
@@ -133,8 +139,12 @@ def evaluate(
         run.seconds = time.monotonic() - began
         if folder is not None:
             _write_out(run, folder)
+        if pending is not None:
+            pending.close()
         store.release()
     except BaseException as error:
+        if pending is not None:
+            pending.close()
         if folder is not None and todo:
             with suppress(BrusleError):  # the store itself may be what has failed
                 total = sum(part.record.problems for part in todo)
@@ -194,6 +204,15 @@ class _Todo:
         done = store.done(self.record.number)
         return sum(number in done for number in self._asked)
 
+    def in_turn(self, pending: Pending | None) -> tuple[list[int], list[int]]:
+        """What is left: problems that were interrupted, the most answered first; and the others."""
+        answers = Counter[int]() if pending is None else pending.counts(self.setting.key)
+        begun = [row for row in self.rows if answers[self._asked[row]]]
+        begun.sort(key=lambda row: -answers[self._asked[row]])
+        if pending is not None:  # a kill may have come between a row and this
+            pending.forget(self.setting.key, answers.keys() - {self._asked[row] for row in begun})
+        return begun, [row for row in self.rows if not answers[self._asked[row]]]
+
     def images(self, work: Workload) -> list[int]:
         """Which images of the manifest are left."""
         return work.asked(self.setting.goal).images[self.rows].tolist()
@@ -205,19 +224,41 @@ def _shards(
     starting: StartingImages,
     engine: Engine,
     batch_size: int,
+    pending: Pending | None,
+    victim: Victim,
 ) -> Iterator[Shard]:
     """What is to do; images are read when their shard is asked for."""
     number = 0
     for part in todo:
-        size, goal = engine.shard_size(len(part.rows), batch_size), part.setting.goal
-        for start in range(0, len(part.rows), size):
-            rows = part.rows[start : start + size]
-            problems = work.problems(goal, rows)
-            if part.setting.wants_start:
+        setting, size = part.setting, engine.shard_size(len(part.rows), batch_size)
+        for rows in _portions(*part.in_turn(pending), size, batch_size):
+            problems = work.problems(setting.goal, rows)
+            if setting.wants_start:
                 problems = replace(problems, starts=starting.choose(problems))
-            names = tuple(work.names(goal, rows))
-            yield Shard(number, part.record, part.setting, problems, names, batch_size)
+            names = tuple(work.names(setting.goal, rows))
+            shard = Shard(number, part.record, setting, problems, names, batch_size)
+            if pending is not None:
+                ids, randomised = problems.ids.tolist(), traits(victim).randomised
+                shard = replace(shard, memory=pending.of(setting.key, ids, randomised))
+            yield shard
             number += 1
+
+
+def _portions(
+    begun: Sequence[int], others: Sequence[int], size: int, batch_size: int
+) -> Iterator[Sequence[int]]:
+    """``size`` at a time; first what was ``begun`` and interrupted, a few at a time.
+
+    A run that is killed again and again gets ahead only if what it has begun ends in between, and a
+    few attacks end sooner than many. Each portion is twice the one before: little time is lost.
+    """
+    few = max(1, batch_size // 16)
+    while begun:
+        some = min(few, size)
+        yield begun[:some]
+        begun, few = begun[some:], 2 * few
+    for start in range(0, len(others), size):
+        yield others[start : start + size]
 
 
 class _Watch:

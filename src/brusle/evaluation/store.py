@@ -238,6 +238,7 @@ class Store:
 
     def __init__(self, connection: sqlite3.Connection, name: str, lock: IO[str] | None) -> None:
         self._connection, self._name, self._lock = connection, name, lock
+        self._files: dict[Path, tuple[int, int] | None] = {}  # that must stay where they are
 
     @classmethod
     def write(cls, folder: str | Path) -> Store:
@@ -268,6 +269,7 @@ class Store:
             store._connection.execute("PRAGMA journal_mode = WAL")
             store._connection.execute("PRAGMA synchronous = FULL")
         store._prepare()
+        store._files = {path: _identity(path) for path in (folder / FILE, folder / LOCK)}
         return store
 
     @classmethod
@@ -310,6 +312,7 @@ class Store:
         self._unlock()
 
     def _unlock(self) -> None:
+        self._files = {}
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -439,11 +442,30 @@ class Store:
     @contextmanager
     def _guard(self) -> Iterator[None]:
         """A transaction; SQLite's complaints in our words."""
+        self._check_place()
         try:
             with self._connection:
                 yield
         except sqlite3.Error as error:
             raise DataError(f"{self._name}: {_plain(error)}") from error
+
+    def _check_place(self) -> None:
+        """Raise if somebody has taken the folder away: SQLite would write on, to no file at all."""
+        for path, known in self._files.items():
+            if _identity(path) != known:
+                raise DataError(
+                    f"{path.parent} was removed or renamed, or its {path.name} was, while this run "
+                    f"wrote to it: it stops here. If it was renamed, go on with that --out"
+                )
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file it is; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _restore(values: tuple[Any, ...]) -> Row:
