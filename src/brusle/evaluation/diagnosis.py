@@ -103,6 +103,11 @@ class Sample:
         return sum(int(oracle.ledger.lost.sum()) for oracle in self._oracles)
 
     @property
+    def spoils(self) -> bool:
+        """Whether the victim was seen to change the images that it is given."""
+        return any(oracle.spoils for oracle in self._oracles)
+
+    @property
     def accuracy(self) -> Rate:
         """Over the images that have scores."""
         return self.right(self.scores, self.errors)

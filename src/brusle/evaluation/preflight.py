@@ -212,6 +212,7 @@ class _Check:
         fitting = input_range(sample, _SOUND)
         yield accuracy(sample, explained=fitting.verdict == "failure")
         yield fitting
+        yield self._in_place()
         yield self._determinism()
         yield self._batch()
         yield self._throughput()
@@ -264,6 +265,15 @@ class _Check:
         reason = next(iter(errors.values()))
         text = f"{len(errors)} of black, white and noise images got no usable scores: {reason}"
         return Finding("finite scores", "failure", text)
+
+    def _in_place(self) -> Finding:
+        if not self.sample.spoils:
+            return Finding("input in place", "ok", "images come back as they were given")
+        text = (
+            "the victim changes the images that it is given: it gets copies here, so results are "
+            "right; other code that calls it may be misled"
+        )
+        return Finding("input in place", "warning", text)
 
     def _determinism(self) -> Finding:
         scores, spread, flips = self.sample.scores, 0.0, 0
