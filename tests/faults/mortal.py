@@ -6,6 +6,7 @@ call: the keys of the images, which say whose they are and which draw it is.
 
 import os
 import time
+from collections import Counter
 from pathlib import Path
 
 import torch
@@ -17,7 +18,7 @@ from brusle.evaluation import Run, evaluate
 SHAPE, CLASSES, IMAGES = (3, 8, 8), 4, 20
 ATTACKS = {
     "brusle": [BruSLe(2, 60)],
-    "pixel-bandit": [PixelBandit(2, 60)],
+    "pixel-bandit": [PixelBandit(1, 60)],
     "pointwise": [Pointwise(8, 60)],
     "restarts": [Restarts(BruSLe(2, 20), 3)],
     "ensemble": [Ensemble([SparseRS(2, 30), BruSLe(2, 30)])],
@@ -51,10 +52,8 @@ def run(folder: Path | None, log: Path, kind: str, delay: float = 0, **options) 
     name, _, stubborn = kind.partition("-against-")
     victim = Mortal(log, delay, bool(stubborn))
     images = random_images(IMAGES, SHAPE)
-    labels = (
-        torch.zeros(IMAGES, dtype=torch.int64) if stubborn else own_labels(victim.model, images)
-    )
-    data = (images, labels)
+    labels = own_labels(victim.model, images)
+    data = (images, torch.zeros_like(labels) if stubborn else labels)
     return evaluate(victim, data, ATTACKS[name], "untargeted", folder, seed=2, **options)
 
 
@@ -62,6 +61,11 @@ def calls(log: Path) -> list[list[int]]:
     """The keys of each call that was written whole."""
     text = log.read_text() if log.exists() else ""
     return [[int(key) for key in line.split()] for line in text.split("\n")[:-1]]
+
+
+def asked(log: Path) -> Counter[int]:
+    """How often each draw of each problem was asked for."""
+    return Counter(key for call in calls(log) for key in call)
 
 
 def live(folder: Path, log: Path, kind: str, delay: float) -> None:

@@ -3,13 +3,12 @@
 import multiprocessing
 import random
 import time
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import mortal
 import pytest
-from mortal import calls
+from mortal import asked, calls
 
 from brusle.evaluation.pending import EVERY, FILE
 from brusle.evaluation.store import Row, Store
@@ -48,36 +47,37 @@ def test_killed_at_random_and_the_rows_are_the_same(kind, tmp_path) -> None:
     folder, log, delay = tmp_path / "run", tmp_path / "log", 0.02
     chance, kills = random.Random(kind), 0
     seen: dict[tuple[int, int], Row] = {}
-    while killed(chance.randint(1, 25), folder, log, kind, delay):
+    while killed(chance.randint(1, 15), folder, log, kind, delay):
         kills += 1
         if (folder / "results.sqlite").exists():
             now = stored(folder)
             assert seen.items() <= now.items() <= expected.items()
             seen = now
         assert kills < 100
-    assert kills >= 3
+    assert kills >= 2
     assert stored(folder) == expected
     # what was asked again: the clean images, and the answers of the last moment before a kill
     batch = mortal.IMAGES
-    again = sum(count - 1 for count in Counter(sum(calls(log), [])).values())
+    again = sum(count - 1 for count in asked(log).values())
     settings = len(mortal.ATTACKS[kind])
     each = (EVERY / delay + 3) * batch + 2 * settings * batch
     assert again <= kills * each
     assert not (folder / FILE).exists(), "nothing is pending"
 
 
-STUBBORN = [f"{name}-against-stubborn" for name in mortal.ATTACKS if name != "pointwise"]
+# attacks of 60 queries; one that starts at an adversarial image has none here
+LONG = ("brusle", "pixel-bandit", "restarts", "ensemble", "minimal")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", STUBBORN)
+@pytest.mark.parametrize("kind", [f"{name}-against-stubborn" for name in LONG])
 def test_a_run_that_never_lives_as_long_as_an_attack_gets_ahead(kind, tmp_path) -> None:
     mortal.run(tmp_path / "whole", tmp_path / "whole.log", kind)
     expected = stored(tmp_path / "whole")
     assert {row.status for row in expected.values()} == {"failed"}
     folder, log = tmp_path / "run", tmp_path / "log"
     lives = 1
-    # an attack takes 60 calls of the victim and no life has more than 40, the first look included
+    # an attack takes 60 calls of the victim, and no life has more than 40
     while killed(40, folder, log, kind, 0.05):
         lives += 1
         assert lives < 25
@@ -104,7 +104,6 @@ def test_ctrl_c_costs_no_answer(kind, tmp_path) -> None:
     done = stored(tmp_path / "run")
     mortal.run(tmp_path / "run", log, kind)
     assert stored(tmp_path / "run") == stored(tmp_path / "whole")
-    again = Counter(sum(calls(log), []))
-    once = Counter(sum(calls(tmp_path / "whole.log"), []))
+    again, once = asked(log), asked(tmp_path / "whole.log")
     # a first look and the clean images a second time, and nothing else
     assert sum((again - once).values()) <= 2 * (mortal.IMAGES - len(done))

@@ -105,13 +105,16 @@ def hold(case: Example) -> None:
     starts = random_images(case.images, case.shape, seed=1) if case.targeted else None
     model.seen, victim = 0, case.victim(model)
     options = {"starts": starts, "eot": case.eot, "batch_size": case.batch_size}
+    refusal = ""
     try:
         attack = case.attack(victim)
         result = attack(victim, images, labels, targets, **options)
-    except BrusleError as refusal:
-        assert model.seen == 0, f"refused after {model.seen} queries: {refusal}"
-        assert "\n" not in str(refusal)
+    except BrusleError as error:
+        refusal = str(error)
+    if refusal:
         event("refused")
+        assert model.seen == 0, f"refused after {model.seen} queries: {refusal}"
+        assert "\n" not in refusal
         return
     assert int((result.ledger.total + result.ledger.lost).sum()) == model.seen
     assert (result.queries == result.ledger.attack).all()
