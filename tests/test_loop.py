@@ -7,6 +7,7 @@ from models import integer_model, own_labels, random_images
 from brusle.attacks import BruSLe, Ensemble, Minimal, Pointwise, Restarts
 from brusle.loop import run
 from brusle.problems import Problems
+from brusle.victims import wrap
 
 SHAPE = (3, 10, 10)
 ATTACKS = {
@@ -56,6 +57,36 @@ def test_problems_are_settled_while_others_are_still_attacked() -> None:
     assert sum(size for size, _ in groups) == 60
     assert len(groups) >= 3
     assert groups[0][1] < model.seen / 2
+
+
+@pytest.mark.parametrize("round_takes", [0.3, 5.0])
+@pytest.mark.parametrize("name", ATTACKS)
+def test_what_is_finished_waits_no_longer_than_two_seconds_or_a_round(
+    name, round_takes, monkeypatch
+) -> None:
+    model = integer_model(SHAPE, 5)
+    images = random_images(50, SHAPE)
+    problems = Problems.make(images, own_labels(model, images))
+    now, settled = 0.0, 0
+    since: dict[int, float] = {}  # when so many were finished, at the first time
+
+    def slow(x: torch.Tensor) -> torch.Tensor:
+        nonlocal now
+        now += round_takes
+        return model.function(x)
+
+    def watch(progress) -> None:
+        for count in range(settled + 1, progress.finished + 1):
+            assert now - since.setdefault(count, now) <= 2, f"{settled} of {count} are settled"
+
+    def settle(result, rows: list[int]) -> None:
+        nonlocal settled
+        settled += len(rows)
+
+    monkeypatch.setattr("brusle.loop.time.monotonic", lambda: now)
+    victim = wrap(slow, output="logits")
+    run(ATTACKS[name], victim, problems, batch_size=60, on_progress=watch, on_settled=settle)
+    assert settled == 50
 
 
 def test_scores_and_labels_are_those_of_the_final_image() -> None:

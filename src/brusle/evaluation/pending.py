@@ -26,7 +26,7 @@ from brusle import rng
 
 FILE = "pending.sqlite"
 MOST_BYTES = 256 << 20  # of answers; beyond that, no more are kept
-EVERY = 0.5  # seconds between two writings
+SOON, EVERY = 0.05, 1.0  # seconds to the first writing, twice as many to the next, at most so many
 _TYPES = ("<f4", "<f8")  # of scores, in the order of bytes of the file
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS answers (
@@ -50,7 +50,7 @@ class Pending:
 
     def __init__(self, folder: Path, about: str) -> None:
         self._path, self._about = folder / FILE, about
-        self._size, self._written = 0.0, time.monotonic()
+        self._size, self._pause, self._due = 0.0, SOON, time.monotonic()
         self._now: Recollection | None = None
         self._over: set[tuple[int, int]] = set()
         self._connection = self._open() or self._anew()
@@ -89,7 +89,7 @@ class Pending:
 
     def write_if_due(self) -> None:
         """Write what was noted, every now and then."""
-        if time.monotonic() - self._written >= EVERY:
+        if time.monotonic() >= self._due:
             self.write()
 
     def write(self) -> None:
@@ -102,7 +102,8 @@ class Pending:
             self._size += sum(len(scores) for *_, scores in records)
         self._change(_DELETE, list(self._over))
         self._over.clear()
-        self._written = time.monotonic()
+        self._due = time.monotonic() + self._pause
+        self._pause = min(2 * self._pause, EVERY)
 
     def close(self) -> None:
         """Write the rest; if nothing is pending, remove the file."""
