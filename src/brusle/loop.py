@@ -375,6 +375,8 @@ class Session:
             self.outcome.status[row] = "unverified" if row in verdict.refused else "success"
         self.outcome.stable[verdict.stable] = True
         self.outcome.errors |= verdict.refused
+        for row, reason in verdict.unanswered.items():
+            self.fail(row, reason)
         self._settled[rows] = True
         if self.on_settled is not None and len(rows):
             self.on_settled(self.outcome, rows.tolist())
@@ -612,6 +614,7 @@ class _Stage:
         images = candidates.render(live.images, shape)
         slope_of = self._loss_of_rows if self.attack.needs == "gradients" else None
         answers = self.oracle.ask(live.rows, images, _columns(initial), slope_of)
+        answers.require_one()
         scores = _labels_only(answers) if self.attack.needs == "labels" else answers.scores
         loss = self.goal.losses(scores, live.labels, live.targets)
         reached = self.goal.reached(scores, live.labels, live.targets)

@@ -28,6 +28,7 @@ from brusle.errors import BrusleError, InputError, VictimError, VictimUnavailabl
 from brusle.goals import Output
 from brusle.trouble import PATIENCE, Patience, find_trouble, patiently
 
+SEVERAL = 8  # images that fail together are the victim's trouble; fewer may all be bad ones
 Column = Literal["clean", "initial", "search", "verify", "lost", "backward"]
 COLUMNS: tuple[Column, ...] = ("clean", "initial", "search", "verify", "lost", "backward")
 
@@ -195,6 +196,13 @@ class Answers:
         labels[list(self.errors)] = -1
         return labels
 
+    def require_one(self) -> None:
+        """Raise if none of `SEVERAL` images or more has an answer: that says nothing of them."""
+        if len(self.scores) >= SEVERAL and self.common_error is not None:
+            raise VictimUnavailable(
+                f"none of {len(self.scores)} images was answered: {self.common_error}"
+            )
+
     @property
     def common_error(self) -> str | None:
         """Why no image at all has an answer; None if one has."""
@@ -249,6 +257,7 @@ class Oracle:
         self.patience = traits(victim).patience
         self.ledger = Ledger.empty(problems)
         self.classes: int | None = None
+        self._dtype = torch.float32
         self.spoils = False
         self._memory = memory
         nobody = torch.arange(problems)
@@ -442,7 +451,9 @@ class Oracle:
 
     def _blank(self, count: int) -> Tensor:
         """Scores of images that have none."""
-        return torch.full((count, self.classes or 0), torch.nan, device=self.victim.device)
+        return torch.full(
+            (count, self.classes or 0), torch.nan, dtype=self._dtype, device=self.victim.device
+        )
 
     def _judged(self, rows: Tensor, scores: Tensor, gradient: Tensor | None) -> Answers:
         """Answers, with errors where they are not finite."""
@@ -484,7 +495,9 @@ class Oracle:
                 f"{self.victim.name} answered with {self.classes} classes before and "
                 f"{scores.shape[1]} now: the number of classes must not change"
             )
-        return scores if scores.is_floating_point() else scores.double()
+        numbers = scores if scores.is_floating_point() else scores.double()
+        self._dtype = numbers.dtype
+        return numbers
 
 
 def _differentiate(

@@ -80,6 +80,7 @@ class Starts:
         if not len(rows):
             return
         answers = self._oracle.ask(rows, images, "initial")
+        answers.require_one()
         some, scores = self._problems[rows], answers.scores.cpu()
         reached = self._goal.reached(scores, some.labels, some.targets)
         seen = answers.labels.cpu()

@@ -56,10 +56,12 @@ class Verdict:
 
     Attributes:
         refused: problem number to the reason why its success does not count.
+        unanswered: problem number to the reason why the victim has not said whether it does.
         stable: the problems whose success can be repeated.
     """
 
     refused: dict[int, str] = field(default_factory=dict)
+    unanswered: dict[int, str] = field(default_factory=dict)
     stable: list[int] = field(default_factory=list)
 
 
@@ -90,11 +92,13 @@ def verify(
     hits = np.zeros(len(good), dtype=np.int64)
     with oracle.whole(torch.tensor(good), "verify"):
         rounds = [oracle.ask_once(torch.tensor(good), saved, "verify") for _ in range(draws)]
+        for answers in rounds:
+            answers.require_one()
     for answers in rounds:
         labels = answers.scores.float().cpu().numpy().argmax(axis=1)
         for at, row in enumerate(good):
             if at in answers.errors:
-                verdict.refused[row] = answers.errors[at]
+                verdict.unanswered[row] = answers.errors[at]
             else:
                 hits[at] += _holds(problems, row, int(labels[at]))
             if not randomised and at not in answers.errors and not hits[at]:
@@ -103,7 +107,9 @@ def verify(
                 )
     counted = zip(good, hits, strict=True)
     verdict.stable = [
-        row for row, count in counted if 2 * count > draws and row not in verdict.refused
+        row
+        for row, count in counted
+        if 2 * count > draws and row not in verdict.refused | verdict.unanswered
     ]
     return verdict
 

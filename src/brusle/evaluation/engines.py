@@ -16,14 +16,11 @@ from brusle.attacks.base import AnyAttack
 from brusle.defences import defend
 from brusle.evaluation.store import GoalName, Record, Row, rows_of
 from brusle.loop import Progress, run
-from brusle.oracle import Memory, Victim
+from brusle.oracle import SEVERAL, Memory, Victim
 from brusle.problems import Problems
 from brusle.results import AttackResult
 from brusle.victims import as_victim
 
-# If every clean image of a shard fails, the victim is down and the evaluation stops, so that it can
-# go on later; but a shard of a few images may consist of bad ones.
-_FEW = 8
 _BATCHES = 4  # in a local shard: few enough to be small, enough to keep the batch full
 
 
@@ -183,6 +180,6 @@ def attack(
         eot=shard.setting.eot,
         on_progress=on_progress,
         on_settled=settled,
-        all_may_fail=len(shard) < _FEW,
+        all_may_fail=len(shard) < SEVERAL,
         memory=shard.memory,
     )
