@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from brusle.data.sets import Source, as_images, file_names
+from brusle.data.sets import Source, as_images, different_names
 from brusle.errors import DataError, InputError
 from brusle.names import Name
 from brusle.oracle import Traits
@@ -49,7 +49,7 @@ def npz(name: Name, like: Traits) -> Source:
         name.text,
         torch.from_numpy(labels.astype(np.int64)),
         classes or tuple(like.classes or ()),
-        file_names(names) if names else tuple(f"{i:05d}" for i in range(len(images))),
+        different_names(names) if names else tuple(f"{i:05d}" for i in range(len(images))),
         read,
     )
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from brusle.data.images import Framing, Shape, fit_for, imagenet_framing, read_image
-from brusle.data.sets import Source, file_names
+from brusle.data.sets import Source, different_names
 from brusle.errors import DataError, InputError
 from brusle.names import Name, hint
 from brusle.oracle import Traits
@@ -199,6 +199,6 @@ def _source(name: Name, place: Path, listing: _Listing, read: Callable[[Path], T
 
     # a labels.csv may list files elsewhere
     short = [p.relative_to(place) if p.is_relative_to(place) else p for p in listing.files]
-    names = file_names("-".join(path.with_suffix("").parts) for path in short)
+    names = different_names("-".join(path.with_suffix("").parts) for path in short)
     labels = torch.tensor(listing.labels, dtype=torch.int64)
     return Source(name.text, labels, listing.classes, names, images)

@@ -17,6 +17,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from brusle.errors import BrusleError, DataError, InputError
+from brusle.files import written
 from brusle.oracle import Traits
 
 Shape = tuple[int, int, int]  # channels, height, width
@@ -149,11 +150,12 @@ def frame(
     return image
 
 
-def save_image(image: Tensor, path: str | Path) -> None:
-    """Write a ``(c, h, w)`` image in [0, 1] as an 8-bit PNG."""
+def save_image(image: Tensor, path: str | Path, durable: bool = True) -> None:
+    """Write a ``(c, h, w)`` image in [0, 1] as an 8-bit PNG; ``durable`` as in `written`."""
     levels = (image.detach().cpu().numpy() * 255).round().astype(np.uint8)
     pixels = levels[0] if len(levels) == 1 else levels.transpose(1, 2, 0)
-    Image.fromarray(pixels).save(path, format="PNG")
+    with written(path, durable) as file:
+        Image.fromarray(pixels).save(file, format="PNG")
 
 
 def _decode(file: Any, path: str | Path, channels: int) -> Image.Image:

@@ -22,6 +22,7 @@ from torch import Tensor
 from brusle import rng
 from brusle.data import Dataset, Source, source
 from brusle.errors import DataError, InputError, VictimError
+from brusle.files import write_text
 from brusle.oracle import Oracle, traits
 from brusle.victims import as_victim, default_batch_size
 
@@ -83,10 +84,7 @@ class Manifest:
     def write(self, path: str | Path) -> None:
         """Write the manifest as JSON."""
         text = json.dumps({"format": _FORMAT, "digest": self.digest, **asdict(self)}, indent=1)
-        try:
-            Path(path).write_text(text + "\n")
-        except OSError as error:
-            raise DataError(f"cannot write {path}: {error.strerror}") from error
+        write_text(path, text + "\n")
 
     @classmethod
     def read(cls, path: str | Path) -> Manifest:

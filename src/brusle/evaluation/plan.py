@@ -14,7 +14,6 @@ What does not change results (device, batch size, folder) is not part of it.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -40,6 +39,7 @@ from brusle.evaluation.runner import DEFAULT_PIXELS, evaluate
 from brusle.evaluation.runs import Run
 from brusle.evaluation.store import GoalName
 from brusle.evaluation.workload import GOALS
+from brusle.files import slug
 from brusle.names import DEFAULT_ATTACKS, hint
 from brusle.oracle import Victim
 
@@ -131,7 +131,7 @@ class Plan(BaseModel):
         weights, and begins anew with others.
         """
         facts = f"{self.digest} {manifest.digest} {brusle.__version__}"
-        title = re.sub(r"[^a-z0-9]+", "-", self.victim.lower())[-40:].strip("-")
+        title = slug(self.victim)[-40:].strip("-")
         parts = (title, hashlib.sha256(facts.encode()).hexdigest()[:12], fingerprint(victim)[:8])
         return Path("runs") / "-".join(filter(None, parts))
 

@@ -12,7 +12,6 @@ import fcntl
 import json
 import math
 import os
-import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,7 +26,9 @@ import torch
 from torch import Tensor
 
 from brusle.errors import DataError
+from brusle.files import slug
 from brusle.results import AttackResult, Status
+from brusle.text import storable
 from brusle.trouble import tells_of_trouble
 
 GoalName = Literal["untargeted", "targeted"]
@@ -107,8 +108,8 @@ class Record:
 
     @property
     def slug(self) -> str:
-        """For file names; different for all settings of a store."""
-        return re.sub(r"[^a-z0-9]+", "-", f"{self.number:02d} {self.title}".lower())
+        """For names of folders; different for all settings of a store."""
+        return f"{self.number:02d}-{slug(self.title)[:100]}"
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,7 @@ def rows_of(result: AttackResult, which: Sequence[int], names: Sequence[str]) ->
                 scores=result.scores[i].double().numpy().tobytes(),
                 edits=edits,
                 found_by=result.found_by[i],
-                error=result.errors.get(i, ""),
+                error=storable(result.errors.get(i, "")),
                 seconds=float(result.times[i]),
             )
         )
