@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from brusle.cli.output import say
+
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
@@ -31,7 +33,7 @@ def command(
     from brusle.evaluation.runs import Run
     from brusle.names import require_ending
     from brusle.report.content import gather
-    from brusle.report.files import PAGES, write_text
+    from brusle.report.files import PAGES, write_page
     from brusle.report.markdown import markdown
     from brusle.report.page import page
 
@@ -49,10 +51,10 @@ def command(
             click.echo(markdown(content), nl=False)
         if out is None and (as_json or as_markdown):
             return
-        write_text(
+        write_page(
             path,
             html=lambda: page(content, opened),
             markdown=lambda: markdown(content),
             json=lambda: json.dumps(content.as_dict(), indent=2),
         )
-    click.echo(f"report written to {path}", err=as_json or as_markdown)
+    say(f"report written to {path}", err=as_json or as_markdown)

@@ -97,7 +97,7 @@ def _rate(counts: Mapping[str, int]) -> Rate:
 
 
 def _show(found: Mapping[str, Any], console: Console) -> None:
-    from rich.markup import escape
+    from brusle.terminal import escape
 
     about = found["about"]
     state = "[green]a run is writing[/]" if found["writing"] else "no run is writing"
@@ -121,10 +121,9 @@ def _show(found: Mapping[str, Any], console: Console) -> None:
 
 def _table(settings: list[dict[str, Any]]) -> Table:
     """One line per setting; fits a terminal of 80 columns."""
-    from rich.markup import escape
-
     from brusle.evaluation.metrics import Rate
     from brusle.report.tables import percent, plain_table
+    from brusle.terminal import escape
 
     table = plain_table()
     table.add_column("goal and attack", overflow="fold", min_width=12)

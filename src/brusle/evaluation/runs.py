@@ -23,6 +23,7 @@ from brusle.evaluation.workload import Data, as_source
 from brusle.oracle import COLUMNS, Ledger, Victim
 from brusle.problems import Problems
 from brusle.results import AttackResult
+from brusle.text import shown
 from brusle.victims import as_victim, load_victim
 
 _NAMELESS = "arrays"  # data that was given as arrays
@@ -89,9 +90,9 @@ class Run:
         where = "in memory" if self.folder is None else f"in {self.folder}"
         try:
             head = f"<Run of {self.victim} on {self.images} images of {self.data}, {where}"
-            return "\n  ".join([head, *self._lines()]) + ">"
+            return "\n  ".join(map(shown, [head, *self._lines()])) + ">"
         except (BrusleError, KeyError):  # closed, or no attack has begun
-            return f"<Run {where}, nothing to read>"
+            return shown(f"<Run {where}, nothing to read>")
 
     def _lines(self) -> list[str]:
         """A line about each setting."""
