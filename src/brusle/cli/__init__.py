@@ -22,9 +22,10 @@ import click
 from brusle import __version__
 from brusle.cli.output import say
 from brusle.errors import BrusleError, InputError, VictimError, first_line
-from brusle.text import shown
+from brusle.text import shortened, shown
 
 NOT_FOUND, BAD_INPUT, VICTIM_FAILED, BUG, INTERRUPTED, NO_READER = 1, 2, 3, 70, 130, 141
+_LONG = 1000  # letters of an error: names in it may be of any length
 _COMMANDS = {
     "attack": "Attack one image file and write the adversarial PNG.",
     "check": "Look at a victim and data before an evaluation.",
@@ -104,7 +105,7 @@ def main() -> None:
         _complain("interrupted", error.__cause__)
         sys.exit(INTERRUPTED)
     except click.ClickException as error:
-        error.message = shown(error.message)  # type: ignore[misc]
+        error.message = shortened(shown(error.message), _LONG)  # type: ignore[misc]
         error.show()
         sys.exit(BAD_INPUT)
     except _Escaped as escaped:
@@ -127,7 +128,7 @@ def _fail(error: BaseException) -> NoReturn:
 
 def _complain(text: str, error: BaseException | None) -> None:
     """A line, and how to go on, each on one line whatever names are in it."""
-    for line in (text, *_how_to_go_on(error)):
+    for line in (shortened(text, _LONG), *_how_to_go_on(error)):
         say(line, err=True)
 
 

@@ -192,15 +192,17 @@ def _sizes(attacked: Tensor, file_size: tuple[int, int]) -> str:
 def class_number(text: str, names: Sequence[str]) -> int:
     """A class given by name or number."""
     from brusle.errors import InputError
-    from brusle.names import hint
+    from brusle.names import hint, whole_number
+    from brusle.text import brief
 
     lowered = [name.lower() for name in names]
     if text.lower() in lowered:
         return lowered.index(text.lower())
-    if text.isdecimal():
-        return int(text)
+    number = whole_number(text)
+    if number is not None:
+        return number
     advice = hint(text, names, most=3) if names else ": give its number"
-    raise InputError(f"unknown class {text!r}{advice}")
+    raise InputError(f"unknown class {brief(text)}{advice}")
 
 
 def _why_not(result: AttackResult, seen: str, truth: str) -> str:
