@@ -14,10 +14,10 @@ from models import integer_model, own_labels, random_images
 
 import brusle
 from brusle.attacks import BruSLe, SparseRS
-from brusle.cli.status import is_written, look
+from brusle.cli.status import look
 from brusle.data import load, read_image
 from brusle.evaluation.metrics import Rate
-from brusle.evaluation.store import FILE, Store
+from brusle.evaluation.store import FILE, Store, is_written
 
 
 @pytest.fixture(scope="module")

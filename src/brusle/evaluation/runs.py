@@ -125,6 +125,13 @@ class Run:
         return len({name for pairs in self._wanted.values() for _, name in pairs})
 
     @property
+    def shape(self) -> list[int]:
+        """Channels, height and width of an image."""
+        if "shape" not in self.about:
+            raise DataError(f"no attack has begun in {self.folder}: wait for the first")
+        return list(self.about["shape"])
+
+    @property
     def classes(self) -> list[str]:
         """Names of the classes; empty if they have none."""
         return list(self.about["classes"])
@@ -238,7 +245,7 @@ class Run:
 
     def adversarial(self) -> Iterator[tuple[Record, Row, Tensor]]:
         """Every success with its image, a few images in memory at a time."""
-        size = 4 * math.prod(self.about["shape"])
+        size = 4 * math.prod(self.shape)
         for setting in self.settings:
             hits = [row for row in self.stored(setting) if row.status == "success"]
             for part in in_parts(hits, size):

@@ -13,6 +13,7 @@ import json
 import math
 import os
 import sqlite3
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, fields
@@ -34,6 +35,7 @@ from brusle.trouble import tells_of_trouble
 GoalName = Literal["untargeted", "targeted"]
 FILE, LOCK = "results.sqlite", "results.lock"
 _FORMAT = "brusle-results-2"
+_TRIES = 20  # to lock a folder, for a second in all
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS settings (
@@ -250,7 +252,7 @@ class Store:
         except OSError as error:
             raise DataError(f"cannot write to the run folder {folder}: {error.strerror}") from error
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(lock)
         except OSError as error:
             lock.seek(0)
             owner = lock.read().strip() or "unknown"
@@ -276,8 +278,11 @@ class Store:
         """Open the store of a run folder for reading, also while a run writes to it."""
         path = Path(folder) / FILE
         if not path.exists():
-            raise DataError(f"{folder} holds no run: give the folder of an evaluation (--out)")
+            raise _no_run(folder)
         store = cls(_connect(str(path), _is_frozen(path)), str(path), None)
+        if not store._has_begun():
+            store.close()
+            raise _no_run(folder)
         store._check_format()
         return store
 
@@ -428,6 +433,12 @@ class Store:
             )
         self._check_format()
 
+    def _has_begun(self) -> bool:
+        """Whether the writer has come so far as to say which format this is."""
+        with self._guard():
+            tables = self._connection.execute("SELECT name FROM sqlite_master").fetchall()
+        return ("about",) in tables and "format" in self.about()
+
     def _check_format(self) -> None:
         with self._guard():
             verdict = self._connection.execute("PRAGMA quick_check").fetchone()[0]
@@ -445,6 +456,41 @@ class Store:
                 yield
         except sqlite3.Error as error:
             raise DataError(f"{self._name}: {_plain(error)}") from error
+
+
+class JustStarting(DataError):  # noqa: N818 - it is no error of anybody
+    """A run has taken the folder, and has not stored anything yet."""
+
+
+def is_written(folder: str | Path) -> bool:
+    """Whether a run holds the lock of the folder at this moment."""
+    try:
+        with (Path(folder) / LOCK).open() as lock:
+            # shared, so that two who look do not take each other for a run; closing releases it
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # no lock: nothing was ever written here
+    return False
+
+
+def _take(lock: IO[str]) -> None:
+    """Lock a file, for the only writer; who looks at the lock holds it for a moment, too."""
+    for left in reversed(range(_TRIES)):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError:
+            if not left:
+                raise
+            time.sleep(0.05)
+
+
+def _no_run(folder: str | Path) -> DataError:
+    if is_written(folder):
+        return JustStarting(f"a run is just starting in {folder}: look again in a moment")
+    return DataError(f"{folder} holds no run: give the folder of an evaluation (--out)")
 
 
 def _restore(values: tuple[Any, ...]) -> Row:
