@@ -64,7 +64,7 @@ def require_file(path: Path) -> None:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"cannot open {path}: {reason}") from error
     if stat.S_ISDIR(mode):
-        raise DataError(f"cannot open {path}: it is a folder")
+        raise DataError(f"cannot open {path}: {os.strerror(errno.EISDIR)}")
     if not stat.S_ISREG(mode):
         raise DataError(f"cannot open {path}: it is no file but a pipe or a device; remove it")
 

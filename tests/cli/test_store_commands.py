@@ -129,7 +129,7 @@ def test_watch_ends_with_the_writer(tmp_path) -> None:
         (("export", "missing"), "say what to write: --to, --images or --npz"),
         (("export", "missing", "--to", "a.txt"), "error: cannot write a.txt in the format of its"),
         (("export", "missing", "--npz", "a.csv"), "its name: name it .npz"),
-        (("status", "missing", "--watch", "0"), "0.0 is not in the range x>0"),
+        (("status", "missing", "--watch", "0"), "0.0 is not in the range 0<x<=86400"),
     ],
 )
 def test_bad_requests_get_one_line_and_exit_code_2(arguments, message) -> None:

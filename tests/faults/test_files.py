@@ -224,7 +224,7 @@ def test_a_kill_leaves_the_old_file_or_the_new_one(tmp_path, at, before) -> None
     [
         (lambda path: os.mkfifo(path), "is no file but a pipe or a device"),
         (lambda path: path.symlink_to("/dev/zero"), "is no file but a pipe or a device"),
-        (lambda path: path.mkdir(), "is a folder"),
+        (lambda path: path.mkdir(), "Is a directory"),
         (lambda path: path.symlink_to("nothing"), "No such file"),
         (lambda path: path.symlink_to(path), "symbolic links"),
     ],

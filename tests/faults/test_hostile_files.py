@@ -267,7 +267,7 @@ def test_more_than_the_memory_holds_is_not_unpacked(here, monkeypatch) -> None:
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
 def test_arrays_that_are_no_files(here, make) -> None:
     make(here / "x.npz")
-    refused(*CHECK, "--data", "npz:x.npz", message="cannot open x.npz: it is")
+    refused(*CHECK, "--data", "npz:x.npz", message="cannot open x.npz: ")
 
 
 @pytest.mark.parametrize("name", ["cifar10", "stl10"])
