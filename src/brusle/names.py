@@ -16,6 +16,7 @@ from typing import Any
 from brusle.errors import InputError
 
 DEFAULT_ATTACKS = ("brusle", "pixel-bandit")  # of an evaluation: the paper's, and the best
+_DIGITS = 18  # of a number that fits 64 bits
 _WORDS: dict[str, Any] = {"true": True, "on": True, "false": False, "off": False, "none": None}
 
 
@@ -101,6 +102,11 @@ def plain_value(text: str) -> Any:
         except ValueError:
             continue
     return text
+
+
+def whole_number(text: str) -> int | None:
+    """``text`` as a number of at least 0 that can be counted to; None if it is none."""
+    return int(text) if text.isdecimal() and len(text) <= _DIGITS else None
 
 
 def hint(wrong: str, known: Iterable[str], most: int = 1) -> str:

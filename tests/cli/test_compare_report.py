@@ -122,7 +122,7 @@ def test_a_file_gets_the_format_of_its_name(runs, tmp_path, command) -> None:
 def test_a_comparison_that_cannot_be_written(runs, tmp_path) -> None:
     (tmp_path / "file").write_text("")
     answer = run("compare", runs[0], "--out", tmp_path / "file" / "page.html")
-    assert answer.returncode == 2 and "choose another --out" in answer.stderr
+    assert answer.returncode == 2 and "choose another place" in answer.stderr
 
 
 @pytest.fixture(scope="module")
@@ -234,4 +234,4 @@ def test_a_place_that_cannot_be_written_is_named(runs, tmp_path) -> None:
     (tmp_path / "file").write_text("")
     answer = run("report", runs[0], "--out", tmp_path / "file" / "page.html")
     assert answer.returncode == 2
-    assert "choose another --out" in answer.stderr and answer.stderr.count("\n") == 1
+    assert "choose another place" in answer.stderr and answer.stderr.count("\n") == 1

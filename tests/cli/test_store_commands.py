@@ -14,10 +14,10 @@ from models import integer_model, own_labels, random_images
 
 import brusle
 from brusle.attacks import BruSLe, SparseRS
-from brusle.cli.status import is_written, look
+from brusle.cli.status import look
 from brusle.data import load, read_image
 from brusle.evaluation.metrics import Rate
-from brusle.evaluation.store import FILE, Store
+from brusle.evaluation.store import FILE, Store, is_written
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_watch_ends_with_the_writer(tmp_path) -> None:
         (("export", "missing"), "say what to write: --to, --images or --npz"),
         (("export", "missing", "--to", "a.txt"), "error: cannot write a.txt in the format of its"),
         (("export", "missing", "--npz", "a.csv"), "its name: name it .npz"),
-        (("status", "missing", "--watch", "0"), "0.0 is not in the range x>0"),
+        (("status", "missing", "--watch", "0"), "0.0 is not in the range 0<x<=86400"),
     ],
 )
 def test_bad_requests_get_one_line_and_exit_code_2(arguments, message) -> None:

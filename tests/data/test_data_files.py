@@ -268,7 +268,7 @@ GOOD = {"images": np.zeros((2, 3, 8, 8), np.uint8), "labels": np.array([0, 1])}
         ({"images": np.full((2, 3, 8, 8), -0.1)}, "floats from -0.1 to -0.1, outside of 0 ... 1"),
         ({"images": np.full((2, 3, 8, 8), np.nan)}, "have NaN: give finite numbers"),
         ({"images": np.full((2, 3, 8, 8), np.inf)}, "have infinite values: give finite numbers"),
-        ({"labels": np.array([0, -1])}, "has label -1: labels must be 0 or more"),
+        ({"labels": np.array([0, -1])}, "has label -1: labels must be 0 ... 999999"),
         ({"labels": np.array([0.0, 1.0])}, "labels of"),
         ({"labels": np.array([0, 1, 2])}, "one whole number for each of its 2 images"),
         ({"labels": np.array([{}, {}])}, "could run code"),

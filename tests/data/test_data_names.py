@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from brusle.data import Dataset, known_data, load, source
-from brusle.data.sets import balanced_order, file_names
+from brusle.data.sets import balanced_order, different_names
 from brusle.errors import DataError, InputError
 
 
@@ -76,12 +76,12 @@ def test_the_balanced_order(seed) -> None:
         assert mine == sorted(mine)
 
 
-def test_file_names() -> None:
-    assert file_names(["a/b", "a:b", "A-B", "..", "", "é_1.2"]) == (
+def test_names_become_different() -> None:
+    assert different_names(["a/b", "a:b", "A-B", "..", "", "é_1.2"]) == (
         "a-b", "a-b-2", "A-B-3", "image", "image-2", "é_1.2",
     )  # fmt: skip
     # a name that looks like the second of another
-    assert len(set(file_names(["a-2", "a", "a", "a-2"]))) == 4
+    assert len(set(different_names(["a-2", "a", "a", "a-2"]))) == 4
 
 
 def test_the_victim_must_have_enough_classes() -> None:

@@ -198,7 +198,7 @@ def test_a_csv_file_that_names_all_classes_is_believed(listed) -> None:
         ("file,class_index\na.png,0\nz.png,1\n", "line 3 lists z.png, which does not exist"),
         ("file,class_index\na.png,cat\n", "line 2 has class_index 'cat'"),
         ("file,class_index\na.png,-1\n", "line 2 has class_index '-1'"),
-        ("file,class_index\na.png\n", "line 2 has class_index None"),
+        ("file,class_index\na.png\n", "line 2 has class_index ''"),
         ("file,class_index\n,1\n", "line 2 lists , which does not exist"),
         ("file,class_index\na.png,1\ufffe".encode("utf-16"), "labels.csv cannot be read"),
     ],

@@ -14,14 +14,18 @@ import shlex
 import sys
 import traceback
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any, NoReturn
 
 import click
 
 from brusle import __version__
+from brusle.cli.output import say
 from brusle.errors import BrusleError, InputError, VictimError, first_line
+from brusle.text import shortened, shown
 
 NOT_FOUND, BAD_INPUT, VICTIM_FAILED, BUG, INTERRUPTED, NO_READER = 1, 2, 3, 70, 130, 141
+_LONG = 1000  # letters of an error: names in it may be of any length
 _COMMANDS = {
     "attack": "Attack one image file and write the adversarial PNG.",
     "check": "Look at a victim and data before an evaluation.",
@@ -92,13 +96,16 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point: errors are one line on standard error."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as that of errors is from the start
     try:
         code = cli.main(standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.Abort as error:
-        click.echo("\n".join(["interrupted", *_how_to_go_on(error.__cause__)]), err=True)
+        _complain("interrupted", error.__cause__)
         sys.exit(INTERRUPTED)
     except click.ClickException as error:
+        error.message = shortened(shown(error.message), _LONG)  # type: ignore[misc]
         error.show()
         sys.exit(BAD_INPUT)
     except _Escaped as escaped:
@@ -115,8 +122,14 @@ def _fail(error: BaseException) -> NoReturn:
     code, text = _verdict(error)
     if os.environ.get("BRUSLE_TRACEBACK"):
         traceback.print_exception(error)
-    click.echo("\n".join([f"error: {text}", *_how_to_go_on(error)]), err=True)
+    _complain(f"error: {text}", error)
     sys.exit(code)
+
+
+def _complain(text: str, error: BaseException | None) -> None:
+    """A line, and how to go on, each on one line whatever names are in it."""
+    for line in (shortened(text, _LONG), *_how_to_go_on(error)):
+        say(line, err=True)
 
 
 def _verdict(error: BaseException) -> tuple[int, str]:

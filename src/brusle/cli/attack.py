@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from brusle.cli.options import eot_option, search_options, victim_options
+from brusle.cli.output import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,6 +100,7 @@ def command(
     from brusle.data.images import fit_for, frame, open_picture
     from brusle.errors import VictimError
     from brusle.evaluation.display import watched
+    from brusle.files import name_beside
     from brusle.names import require_ending
     from brusle.oracle import Oracle, check_shape, traits
     from brusle.report.effects import FORMATS, follow, require_bandit
@@ -141,7 +143,7 @@ def command(
     before = class_name(names, int(result.clean_labels[0]))
     after = class_name(names, int(result.labels[0]))
     found, changed, spent = bool(result.success[0]), int(result.pixels[0]), int(result.queries[0])
-    path = out or image.with_name(f"{image.stem}-adversarial.png")
+    path = out or name_beside(image, "-adversarial.png")
     file_size = (file.height, file.width)
     if found:
         save_image(result.images[0], path)
@@ -161,9 +163,9 @@ def command(
         if result.randomised:
             held = "stable" if result.stable[0] else "a first hit that is not stable"
         where = f"written to {path} ({_sizes(original, file_size)})"
-        click.echo(f"{before} -> {after}: {effort}; {held}, {where}")
+        say(f"{before} -> {after}: {effort}; {held}, {where}")
     else:
-        click.echo(_why_not(result, before, class_name(names, truth)))
+        say(_why_not(result, before, class_name(names, truth)))
     if result.status[0] in ("error", "unverified"):
         return VICTIM_FAILED
     return 0 if found else NOT_FOUND
@@ -190,15 +192,17 @@ def _sizes(attacked: Tensor, file_size: tuple[int, int]) -> str:
 def class_number(text: str, names: Sequence[str]) -> int:
     """A class given by name or number."""
     from brusle.errors import InputError
-    from brusle.names import hint
+    from brusle.names import hint, whole_number
+    from brusle.text import brief
 
     lowered = [name.lower() for name in names]
     if text.lower() in lowered:
         return lowered.index(text.lower())
-    if text.isdecimal():
-        return int(text)
+    number = whole_number(text)
+    if number is not None:
+        return number
     advice = hint(text, names, most=3) if names else ": give its number"
-    raise InputError(f"unknown class {text!r}{advice}")
+    raise InputError(f"unknown class {brief(text)}{advice}")
 
 
 def _why_not(result: AttackResult, seen: str, truth: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from brusle.cli.options import data_option, victim_options
+from brusle.cli.output import say
 
 if TYPE_CHECKING:
     from brusle.evaluation.preflight import Effort, Preflight
@@ -93,16 +94,17 @@ def _announce(as_json: bool, effort: Effort) -> None:
     """Before the first query."""
     images, queries, most = effort.images, effort.queries, effort.most
     more = f", or {most} if accuracy is low" if most > queries else ""
-    click.echo(f"looks at {images} images with {queries} queries{more}", err=as_json)
+    say(f"looks at {images} images with {queries} queries{more}", err=as_json)
 
 
 def _show(preflight: Preflight) -> None:
-    click.secho(f"{preflight.victim} on {preflight.data}", bold=True)
+    say(f"{preflight.victim} on {preflight.data}", bold=True)
     for finding in preflight.findings:
         mark, colour = _MARKS[finding.verdict]
-        click.echo(f"{click.style(f'{mark:>4}', fg=colour)}  {finding.topic:17}  {finding.text}")
+        click.secho(f"{mark:>4}", fg=colour, nl=False)
+        say(f"  {finding.topic:17}  {finding.text}")
         if finding.verdict != "ok":
-            click.secho(f"{'':25}see {finding.anchor}", dim=True)
+            say(f"{'':25}see {finding.anchor}", dim=True)
     verdict = "results cannot be trusted yet" if preflight.failed else "ready for an evaluation"
     lost = f", and {preflight.lost} images were sent in vain" if preflight.lost else ""
-    click.echo(f"{verdict}; this check took {preflight.queries} queries{lost}")
+    say(f"{verdict}; this check took {preflight.queries} queries{lost}")

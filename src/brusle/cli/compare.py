@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from brusle.cli.output import say
+
 if TYPE_CHECKING:
     from brusle.report.comparison import Section
 
@@ -53,7 +55,7 @@ def command(
     from brusle.names import require_ending
     from brusle.report.comparison import compare_runs
     from brusle.report.comparison_page import comparison_page
-    from brusle.report.files import PAGES, write_text
+    from brusle.report.files import PAGES, write_page
     from brusle.report.markdown import comparison_markdown
 
     if out is not None:
@@ -65,7 +67,7 @@ def command(
         sections = compare_runs(opened, baseline, queries)
         told = json.dumps([section.as_dict() for section in sections], indent=2)
         if out is not None:
-            write_text(
+            write_page(
                 out,
                 html=lambda: comparison_page(sections, opened),
                 markdown=lambda: comparison_markdown(sections),
@@ -76,16 +78,16 @@ def command(
     else:
         _show(sections)
     if out is not None:
-        click.echo(f"comparison written to {out}", err=as_json)
+        say(f"comparison written to {out}", err=as_json)
     done = any(line.found is not None for section in sections for line in section.lines)
     return 0 if done else BAD_INPUT
 
 
 def _show(sections: Sequence[Section]) -> None:
     from rich.console import Console
-    from rich.markup import escape
 
     from brusle.report.tables import comparison_table
+    from brusle.terminal import escape
 
     console = Console(highlight=False)
     for section in sections:

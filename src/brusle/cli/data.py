@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from brusle.cli.output import say
+from brusle.terminal import escape
+
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
@@ -59,9 +62,9 @@ def fetch(
         said: dict[str, Any] = {"name": name, "folder": str(done.folder), "source": done.where}
         click.echo(json.dumps(said | {"test_images": done.images}, indent=2))
     elif done.where is None:
-        click.echo(f"{name} is in {done.folder} already (--force fetches it again)")
+        say(f"{name} is in {done.folder} already (--force fetches it again)")
     else:
-        click.echo(f"{name} is in {done.folder} (source {done.where}, {done.images} test images)")
+        say(f"{name} is in {done.folder} (source {done.where}, {done.images} test images)")
 
 
 class _Steps:
@@ -87,11 +90,11 @@ class _Steps:
         if what not in self._tasks:
             for task in self._tasks.values():
                 self._bars.update(task, total=1, completed=1)  # steps follow each other
-            self._tasks[what] = self._bars.add_task(what, total=None)
+            self._tasks[what] = self._bars.add_task(escape(what), total=None)
             if not self._console.is_terminal:
                 self.note(what)
         self._bars.update(self._tasks[what], completed=done, total=total or None)
 
     def note(self, text: str) -> None:
         """Called by `brusle.data.fetch.fetch` when a source fails."""
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(escape(text), highlight=False, soft_wrap=True)

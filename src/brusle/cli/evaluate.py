@@ -148,18 +148,20 @@ def _show(run: Run, console: Console, as_json: bool) -> int:
     from brusle.cli import VICTIM_FAILED
     from brusle.evaluation.display import print_warning
     from brusle.report.tables import flag_lines, summary_table
+    from brusle.terminal import escape
 
     assert run.folder is not None
     console.print(summary_table(run))
     for topic, text in run.warnings.items():
         print_warning(console, f"{topic}: {text}")
     for note in run.notes:
-        console.print(f"[yellow]note[/]: {note}")
+        console.print(f"[yellow]note[/]: {escape(note)}")
     for line in flag_lines(run):
-        console.print(f"[yellow]caution[/]: {line}")
+        console.print(f"[yellow]caution[/]: {escape(line)}")
     if run.resumed:
         console.print(f"{run.resumed} attacks were stored already and not run again")
-    console.print(f"{run.seconds:.0f} s; rows, summary and pictures are in [bold]{run.folder}[/]")
+    where = f"[bold]{escape(run.folder)}[/]"
+    console.print(f"{run.seconds:.0f} s; rows, summary and pictures are in {where}")
     if run.errors:
         console.print(
             f"[red]{run.errors} results cannot be counted[/] (victim failed, or a success did "

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from brusle.cli.output import say
+
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -52,4 +54,4 @@ def command(
         click.echo(json.dumps(written, indent=2))
         return
     for part in written:
-        click.echo(f"{part['count']} {part['what']} written to {part['to']}")
+        say(f"{part['count']} {part['what']} written to {part['to']}")

@@ -7,6 +7,8 @@ from typing import Any, Literal, get_args, get_origin
 
 import click
 
+from brusle.cli.output import say
+
 KINDS = ("attacks", "victims", "data", "defences", "presets")
 
 
@@ -20,10 +22,10 @@ def command(kinds: tuple[str, ...], as_json: bool) -> None:
         click.echo(json.dumps(lists, indent=2))
         return
     for kind, names in lists.items():
-        click.secho(kind, bold=True)
+        say(kind, bold=True)
         width = max(map(len, names))
         for name, summary in names.items():
-            click.echo(f"  {name:{width}}  {summary}")
+            say(f"  {name:{width}}  {summary}")
 
 
 def _names(kind: str) -> dict[str, str]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from brusle.names import DEFAULT_ATTACKS
+from brusle.names import DEFAULT_ATTACKS, whole_number
+from brusle.text import brief
 
 if TYPE_CHECKING:
     from brusle.evaluation.engines import Engine
@@ -104,9 +105,11 @@ def number_or_all(text: str) -> Literal["all"] | int:
     """The value of `targets_option`."""
     if text == "all":
         return "all"
-    if not text.isdecimal():
-        raise click.BadParameter(f"{text!r} is neither 'all' nor a number", param_hint="--targets")
-    return int(text)
+    number = whole_number(text)
+    if number is None:
+        said = f"{brief(text)} is neither 'all' nor a number"
+        raise click.BadParameter(said, param_hint="--targets")
+    return number
 
 
 def search_options(queries: int, several: bool = False) -> Decorator:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from brusle.cli.options import data_option, targets_option, victim_options
+from brusle.cli.output import say
 
 
 @click.command()
@@ -64,7 +65,7 @@ def command(
     if as_json:
         click.echo(json.dumps(counts, indent=2))
     else:
-        click.echo(
+        say(
             f"{counts['images']} images of {counts['classes']} classes, {counts['pairs']} pairs, "
             f"chosen with {counts['queries']} queries: written to {out} (digest {manifest.digest})"
         )

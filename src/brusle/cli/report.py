@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from brusle.cli.output import say
+
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
@@ -27,11 +29,11 @@ def command(
     The page needs no network and no other files. It holds the result in words, reasons to doubt
     it, tables with intervals, curves, classes, seeds, comparisons, examples and provenance.
     """
-    from brusle.cli.status import is_written
     from brusle.evaluation.runs import Run
+    from brusle.evaluation.store import is_written
     from brusle.names import require_ending
     from brusle.report.content import gather
-    from brusle.report.files import PAGES, write_text
+    from brusle.report.files import PAGES, write_page
     from brusle.report.markdown import markdown
     from brusle.report.page import page
 
@@ -49,10 +51,10 @@ def command(
             click.echo(markdown(content), nl=False)
         if out is None and (as_json or as_markdown):
             return
-        write_text(
+        write_page(
             path,
             html=lambda: page(content, opened),
             markdown=lambda: markdown(content),
             json=lambda: json.dumps(content.as_dict(), indent=2),
         )
-    click.echo(f"report written to {path}", err=as_json or as_markdown)
+    say(f"report written to {path}", err=as_json or as_markdown)

@@ -119,9 +119,10 @@ class _Bars(ExitStack):
     def begin(self, job: Job) -> None:
         """Called by `reproduce` before a part."""
         from brusle.evaluation.display import Display
+        from brusle.terminal import escape
 
         self.close()
-        self._console.print(f"{job.part.name}: {job.victim}{job.part.behind}")
+        self._console.print(escape(f"{job.part.name}: {job.victim}{job.part.behind}"))
         self._display = self.enter_context(Display(self._console))
 
     def warn(self, text: str) -> None:
@@ -146,12 +147,12 @@ def _print_plans(todo: Sequence[Job], as_json: bool) -> None:
 
 def _show(done: Reproduction, console: Console, as_json: bool) -> int:
     """Print the tables, write the files, and say where they are."""
-    from rich.markup import escape
-
     from brusle.cli import VICTIM_FAILED
+    from brusle.files import write_text
     from brusle.report.reproduction import all_blocks, introduction, markdown, notes, picture, title
+    from brusle.terminal import escape
 
-    (done.folder / "reproduction.md").write_text(markdown(done))
+    write_text(done.folder / "reproduction.md", markdown(done))
     picture(done, done.folder / "reproduction.png")
     console.print(f"\n[bold]{done.preset.name}[/]: {escape(done.preset.summary)}")
     console.print(escape(introduction(done)))
@@ -173,18 +174,23 @@ def _show(done: Reproduction, console: Console, as_json: bool) -> int:
 
 def _table(block: Block) -> Table:
     """Fits a terminal of 80 columns; a line between groups of rows."""
-    from rich.markup import escape
-
     from brusle.report.tables import plain_table
 
     table = plain_table()
     for at, header in enumerate(block.headers):
         words = block.worded and at == 0
-        table.add_column(escape(header), justify="left" if words else "right", no_wrap=True)
+        table.add_column(_lines(header), justify="left" if words else "right", no_wrap=True)
     groups = [row[0] for row in block.rows]
     several = len(set(groups)) < len(groups)
     for at, row in enumerate(block.rows):
         new = at == 0 or groups[at] != groups[at - 1]
         last = several and groups[at + 1 : at + 2] != groups[at : at + 1]
-        table.add_row(escape(row[0]) if new else "", *map(escape, row[1:]), end_section=last)
+        table.add_row(_lines(row[0]) if new else "", *map(_lines, row[1:]), end_section=last)
     return table
+
+
+def _lines(text: str) -> str:
+    """Text of several lines between the markup of rich."""
+    from brusle.terminal import escape
+
+    return "\n".join(map(escape, text.splitlines()))

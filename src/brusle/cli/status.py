@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON; with --watch, a line each.")
 @click.option(
     "--watch",
-    type=click.FloatRange(min=0, min_open=True),
+    type=click.FloatRange(min=0, min_open=True, max=86_400),
+    callback=lambda context, option, value: _a_number(value),
     metavar="SECONDS",
     help="Look again after so many seconds, until no run writes to the folder.",
 )
@@ -45,36 +47,28 @@ def command(run: Path, as_json: bool, watch: float | None) -> None:
         time.sleep(watch)
 
 
+def _a_number(seconds: float | None) -> float | None:
+    if seconds is not None and math.isnan(seconds):
+        raise click.BadParameter("give a number of seconds")
+    return seconds
+
+
 def look(folder: Path) -> dict[str, Any]:
     """What is stored in a run folder, and whether a run is writing to it."""
     from dataclasses import asdict
 
-    from brusle.evaluation.store import Store
+    from brusle.evaluation.store import JustStarting, Retries, Store, is_written
 
     writing = is_written(folder)  # first: if it has ended by now, what is read next is final
-    with Store.read(folder) as store:
-        about, settings, counts = store.about(), store.settings(), store.counts()
-        again = asdict(store.retries())
+    try:
+        with Store.read(folder) as store:
+            about, settings, counts = store.about(), store.settings(), store.counts()
+            again = asdict(store.retries())
+    except JustStarting:
+        writing, about, settings, counts, again = True, {}, [], {}, asdict(Retries(0, 0))
     lines = [_setting(setting, counts.get(setting.number, {})) for setting in settings]
     found = {"run": str(folder), "writing": writing, "about": about, "settings": lines}
     return found | {"runs_again": again}
-
-
-def is_written(folder: Path) -> bool:
-    """Whether a run holds the lock of the folder at this moment."""
-    import fcntl
-
-    from brusle.evaluation.store import LOCK
-
-    try:
-        with (folder / LOCK).open() as lock:
-            # shared, so that two who look do not take each other for a run; closing releases it
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False  # no lock: nothing was ever written here
-    return False
 
 
 def _setting(setting: Record, counts: Mapping[str, int]) -> dict[str, Any]:
@@ -97,10 +91,12 @@ def _rate(counts: Mapping[str, int]) -> Rate:
 
 
 def _show(found: Mapping[str, Any], console: Console) -> None:
-    from rich.markup import escape
+    from brusle.terminal import escape
 
     about = found["about"]
     state = "[green]a run is writing[/]" if found["writing"] else "no run is writing"
+    if found["writing"] and not found["settings"]:
+        state = "[green]a run is just starting[/]"
     sessions = about.get("sessions", [{}])
     software = sessions[-1].get("provenance", {})
     versions = [f"{name} {software[name]}" for name in ("brusle", "python", "torch") if software]
@@ -121,10 +117,9 @@ def _show(found: Mapping[str, Any], console: Console) -> None:
 
 def _table(settings: list[dict[str, Any]]) -> Table:
     """One line per setting; fits a terminal of 80 columns."""
-    from rich.markup import escape
-
     from brusle.evaluation.metrics import Rate
     from brusle.report.tables import percent, plain_table
+    from brusle.terminal import escape
 
     table = plain_table()
     table.add_column("goal and attack", overflow="fold", min_width=12)

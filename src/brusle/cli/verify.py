@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from brusle.cli.output import say
+
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
@@ -38,8 +40,8 @@ def command(
         click.echo(json.dumps(found.as_dict(), indent=2))
         return VICTIM_FAILED if found.failed else 0
     how = " in one fresh draw of a randomised victim" if found.randomised else ""
-    click.echo(f"{found.held} of {found.checked} successes hold{how} ({found.victim})")
+    say(f"{found.held} of {found.checked} successes hold{how} ({found.victim})")
     for doubt in found.doubts:
         aim = "" if doubt.target is None else f" to {doubt.target}"
-        click.echo(f"  {doubt.attack}: {doubt.image}{aim}: {doubt.reason}")
+        say(f"  {doubt.attack}: {doubt.image}{aim}: {doubt.reason}")
     return VICTIM_FAILED if found.failed else 0

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
+import os
 import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from brusle.data.sets import Source, as_images, file_names
-from brusle.errors import DataError, InputError
+from brusle.data.sets import MOST_CLASSES, Source, as_images, different_names
+from brusle.errors import BrusleError, DataError, InputError, first_line
+from brusle.files import require_file
 from brusle.names import Name
 from brusle.oracle import Traits
+from brusle.text import shortened
 
 _CHANNELS = (1, 3, 4)
+_WANTED = ("images", "x", "labels", "y", "classes", "names")
 
 
 def npz(name: Name, like: Traits) -> Source:
@@ -36,6 +40,11 @@ def npz(name: Name, like: Traits) -> Source:
             f"the labels of {path} are {labels.dtype} of shape {labels.shape}: give one whole "
             f"number for each of its {len(images)} images"
         )
+    if len(labels) and int(labels.max()) >= MOST_CLASSES:
+        raise DataError(
+            f"the labels of {path} go up to {labels.max()}: give numbers of classes, below "
+            f"{MOST_CLASSES}"
+        )
     classes = _texts(path, arrays, "classes")
     names = _texts(path, arrays, "names")
     if names and len(names) != len(images):
@@ -49,28 +58,63 @@ def npz(name: Name, like: Traits) -> Source:
         name.text,
         torch.from_numpy(labels.astype(np.int64)),
         classes or tuple(like.classes or ()),
-        file_names(names) if names else tuple(f"{i:05d}" for i in range(len(images))),
+        different_names(names) if names else tuple(f"{i:05d}" for i in range(len(images))),
         read,
     )
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    wanted = ("images", "x", "labels", "y", "classes", "names")
+    require_file(path)
     try:
-        if not zipfile.is_zipfile(path) and path.is_file():
+        if not zipfile.is_zipfile(path):
             raise DataError(f"{path} is no .npz file: save it with numpy.savez")
+        _check_sizes(path)
         # a pickled object could run code
         with np.load(path, allow_pickle=False) as file:
-            return {key: file[key] for key in wanted if key in file}
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+            return {key: file[key] for key in _WANTED if key in file}
+    except BrusleError:
+        raise
+    except PermissionError as error:
         raise DataError(f"cannot open {path}: {error.strerror}") from error
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except Exception as error:  # damaged archives raise anything
         if "Object arrays" in str(error):
             raise DataError(
                 f"{path} holds an array of Python objects, which are not read because they could "
                 f"run code: save numbers and strings only"
             ) from error
-        raise DataError(f"{path} is damaged ({error}): save it again") from error
+        reason = shortened(first_line(error), 200)
+        raise DataError(f"{path} is damaged ({reason}): save it again") from error
+
+
+def _check_sizes(path: Path) -> None:
+    """Raise if an array says that it is larger than its bytes in the archive, or than memory."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if member.filename.removesuffix(".npy") not in _WANTED:
+                continue
+            with archive.open(member) as file:
+                size = _declared(file)
+            if size > member.file_size:
+                raise DataError(
+                    f"{path} is damaged ({member.filename} says that it has {size} bytes, and it "
+                    f"has {member.file_size}): save it again"
+                )
+            if size > memory:
+                raise DataError(
+                    f"{member.filename} of {path} has {size / 1e9:.0f} GB, more than the memory "
+                    f"holds: save fewer images"
+                )
+
+
+def _declared(file: IO[bytes]) -> int:
+    """How many bytes an array has by its header."""
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        shape, _, kind = np.lib.format.read_array_header_1_0(file)
+    else:
+        shape, _, kind = np.lib.format.read_array_header_2_0(file)
+    return math.prod(shape) * kind.itemsize
 
 
 def _array(path: Path, arrays: dict[str, NDArray[Any]], name: str, short: str) -> NDArray[Any]:
@@ -86,7 +130,10 @@ def _texts(path: Path, arrays: dict[str, NDArray[Any]], key: str) -> tuple[str, 
     texts = arrays[key]
     if texts.ndim != 1 or texts.dtype.kind != "U":
         raise DataError(f"{key} of {path} is {texts.dtype} of shape {texts.shape}: give strings")
-    return tuple(map(str, texts))
+    try:
+        return tuple(map(str, texts))
+    except (ValueError, SystemError) as error:  # numbers that are no characters
+        raise DataError(f"{key} of {path} are no text ({error}): give strings") from error
 
 
 def _images(path: Path, arrays: dict[str, NDArray[Any]], layout: str) -> NDArray[Any]:

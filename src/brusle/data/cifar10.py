@@ -11,6 +11,7 @@ not read: data files should not be able to run code.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +27,7 @@ from torch import Tensor
 from brusle.data.sets import Source, as_images
 from brusle.data.stored import data_folder, file_bytes, split_of
 from brusle.errors import DataError
+from brusle.files import require_file
 from brusle.names import Name
 from brusle.oracle import Traits
 
@@ -41,6 +43,8 @@ CLASSES = (
     "ship",
     "truck",
 )
+_BOMBS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
+_DAMAGES = (OSError, ValueError, SyntaxError, *_BOMBS)  # a broken PNG chunk is a SyntaxError
 Split = Literal["train", "test"]
 _RECORD = 1 + 3 * 32 * 32  # bytes: label, then red, green and blue
 
@@ -111,10 +115,11 @@ def _pixels(records: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _picture(path: Path) -> _Batch:
+    require_file(path)
     try:
-        with Image.open(path) as file:
+        with _opened(path) as file:
             (width, height), mode = file.size, file.mode
-    except OSError as error:
+    except _DAMAGES as error:
         raise _unreadable(path, error) from error
     if (width, mode) != (1024, "RGB"):
         raise DataError(
@@ -123,13 +128,19 @@ def _picture(path: Path) -> _Batch:
 
     def load() -> NDArray[np.uint8]:
         try:
-            with Image.open(path) as file:
+            with _opened(path) as file:
                 rows = np.asarray(file)
-        except (OSError, SyntaxError) as error:  # Pillow calls a broken PNG chunk a SyntaxError
+        except _DAMAGES as error:
             raise _unreadable(path, error) from error
         return np.ascontiguousarray(rows.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2))
 
     return _Batch(height, load)
+
+
+def _opened(path: Path) -> Image.Image:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        return Image.open(path, formats=["PNG"])
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
@@ -137,9 +148,10 @@ def _unreadable(path: Path, error: Exception) -> DataError:
 
 
 def _labels(path: Path) -> NDArray[np.int64]:
+    require_file(path)
     try:
-        labels = np.asarray(json.loads(path.read_text()))
-    except (OSError, ValueError) as error:
+        labels = np.asarray(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError) as error:
         raise _unreadable(path, error) from error
     if labels.ndim != 1 or labels.dtype.kind != "i":
         raise DataError(f"{path} is no list of whole numbers: fetch it again")

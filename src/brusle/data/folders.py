@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 from torch import Tensor
 
 from brusle.data.images import Framing, Shape, fit_for, imagenet_framing, read_image
-from brusle.data.sets import Source, file_names
+from brusle.data.sets import MOST_CLASSES, Source, different_names
 from brusle.errors import DataError, InputError
-from brusle.names import Name, hint
+from brusle.files import require_file
+from brusle.names import Name, hint, whole_number
 from brusle.oracle import Traits
+from brusle.text import brief, shortened
 
 _SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
@@ -51,11 +55,14 @@ def _wanted(name: Name, like: Traits) -> tuple[Framing | None, Shape | None]:
     """Framing and shape from the option ``size`` or the victim; None where neither says."""
     size = name.take("size")
     name.done()
-    if size is not None and (not size.isdecimal() or int(size) < 1):
+    if size is None:
+        return fit_for(like)
+    number = whole_number(size)
+    if not number:
         raise InputError(
-            f"option size of {name.text!r} is {size!r}: give a whole number of at least 1"
+            f"option size of {brief(name.text)} is {brief(size)}: give a whole number of at least 1"
         )
-    return fit_for(like, None if size is None else int(size))
+    return fit_for(like, number)
 
 
 def _place(name: Name) -> Path:
@@ -73,9 +80,12 @@ def _listing(
     number: Callable[[Path, list[str], Sequence[str] | None], tuple[list[int], tuple[str, ...]]],
 ) -> _Listing:
     """What is in ``folder``; ``number`` gives class folders their numbers."""
-    if (folder / "labels.csv").exists():
+    if os.path.lexists(folder / "labels.csv"):
         return _from_csv(folder / "labels.csv", known)
-    inside = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    try:
+        inside = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    except OSError as error:
+        raise _unreadable(error) from error
     if not inside:
         raise DataError(
             f"{folder} has no folder for each class and no labels.csv: see docs/data.md for both"
@@ -84,14 +94,29 @@ def _listing(
     files: list[Path] = []
     labels: list[int] = []
     for label, path in zip(numbers, inside, strict=True):
-        images = sorted(p for p in path.rglob("*") if _is_image(p))
+        images = _images(path)
         files += images
         labels += [label] * len(images)
     return _Listing(files, labels, classes)
 
 
+def _images(folder: Path) -> list[Path]:
+    """The image files in a folder and the folders in it; a link to a folder is not followed."""
+
+    def refuse(error: OSError) -> NoReturn:
+        raise _unreadable(error) from error
+
+    walk = os.walk(folder, onerror=refuse)
+    found = (Path(place, name) for place, _, names in walk for name in names)
+    return sorted(path for path in found if _is_image(path))
+
+
 def _is_image(path: Path) -> bool:
     return path.suffix.lower() in _SUFFIXES and not path.name.startswith(".")
+
+
+def _unreadable(error: OSError) -> DataError:
+    return DataError(f"cannot open {error.filename}: {error.strerror}; change its permissions")
 
 
 def _by_place(
@@ -132,6 +157,7 @@ def _by_name(
 
 
 def _from_csv(path: Path, known: Sequence[str] | None) -> _Listing:
+    require_file(path)
     files: list[Path] = []
     labels: list[int] = []
     names: dict[int, str] = {}
@@ -145,23 +171,38 @@ def _from_csv(path: Path, known: Sequence[str] | None) -> _Listing:
                         f"file,class_index"
                     )
             for row in rows:
-                image, number = path.parent / (row["file"] or ""), row["class_index"]
-                if not image.is_file():
-                    raise DataError(
-                        f"{path} line {rows.line_num} lists {row['file']}, which does not exist: "
-                        f"remove the line or add the file"
-                    )
-                if not (number or "").strip().isdecimal():
-                    raise DataError(
-                        f"{path} line {rows.line_num} has class_index {number!r}: give a whole "
-                        f"number of at least 0"
-                    )
-                files.append(image)
-                labels.append(int(number))
+                files.append(_listed(path, rows.line_num, row["file"] or ""))
+                labels.append(_class_index(path, rows.line_num, row["class_index"] or ""))
                 names.setdefault(labels[-1], row.get("class_name") or "")
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} cannot be read ({error}): give CSV in UTF-8") from error
     return _Listing(files, labels, _csv_classes(names, known))
+
+
+def _listed(path: Path, line: int, name: str) -> Path:
+    """The file that a line of ``path`` names."""
+    image = path.parent / name
+    try:
+        missing = not image.is_file()
+    except OSError:  # a name that no file can have
+        missing = True
+    if missing:
+        raise DataError(
+            f"{path} line {line} lists {shortened(name)}, which does not exist: remove the line or "
+            f"add the file"
+        )
+    return image
+
+
+def _class_index(path: Path, line: int, text: str) -> int:
+    """The class number that a line of ``path`` gives."""
+    number = whole_number(text.strip())
+    if number is None or number >= MOST_CLASSES:
+        raise DataError(
+            f"{path} line {line} has class_index {brief(text)}: give a whole number from 0 to "
+            f"{MOST_CLASSES - 1}"
+        )
+    return number
 
 
 def _csv_classes(names: dict[int, str], known: Sequence[str] | None) -> tuple[str, ...]:
@@ -199,6 +240,6 @@ def _source(name: Name, place: Path, listing: _Listing, read: Callable[[Path], T
 
     # a labels.csv may list files elsewhere
     short = [p.relative_to(place) if p.is_relative_to(place) else p for p in listing.files]
-    names = file_names("-".join(path.with_suffix("").parts) for path in short)
+    names = different_names("-".join(path.with_suffix("").parts) for path in short)
     labels = torch.tensor(listing.labels, dtype=torch.int64)
     return Source(name.text, labels, listing.classes, names, images)

@@ -17,12 +17,14 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from brusle.errors import BrusleError, DataError, InputError
+from brusle.files import require_file, written
 from brusle.oracle import Traits
 
 Shape = tuple[int, int, int]  # channels, height, width
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _ALPHA = ("LA", "PA", "La", "RGBA", "RGBa")
 _LARGEST = 32  # times that a photograph may be enlarged
+_PROGRAMS = ("EPS",)  # formats that are programs themselves, and run by another
 _16_BIT = {"PNG", "PPM", "JPEG2000"}  # formats whose wide integers Pillow scales to 16 bits
 _TIFF_BITS, _TIFF_MEANING, _BLACK_IS_ZERO = 258, 262, 1
 
@@ -103,12 +105,13 @@ def open_picture(path: str | Path, channels: int = 3) -> Image.Image:
     """
     if channels not in _MODES:
         raise InputError(f"the victim takes {channels} channels, which no image file has")
+    require_file(Path(path))
     try:
         if os.stat(path).st_size == 0:
             raise DataError(f"{path} is empty: copy or fetch it again")
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path) as file:
+            with Image.open(path, formats=_formats()) as file:
                 picture = _decode(file, path, channels)
     except BrusleError:
         raise
@@ -149,11 +152,18 @@ def frame(
     return image
 
 
-def save_image(image: Tensor, path: str | Path) -> None:
-    """Write a ``(c, h, w)`` image in [0, 1] as an 8-bit PNG."""
+def save_image(image: Tensor, path: str | Path, durable: bool = True) -> None:
+    """Write a ``(c, h, w)`` image in [0, 1] as an 8-bit PNG; ``durable`` as in `written`."""
     levels = (image.detach().cpu().numpy() * 255).round().astype(np.uint8)
     pixels = levels[0] if len(levels) == 1 else levels.transpose(1, 2, 0)
-    Image.fromarray(pixels).save(path, format="PNG")
+    with written(path, durable) as file:
+        Image.fromarray(pixels).save(file, format="PNG")
+
+
+def _formats() -> list[str]:
+    """All formats but those that Pillow hands to another program, whatever the file is called."""
+    Image.init()
+    return [name for name in Image.ID if name not in _PROGRAMS]
 
 
 def _decode(file: Any, path: str | Path, channels: int) -> Image.Image:

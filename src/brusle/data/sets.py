@@ -11,7 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from brusle.errors import DataError
+from brusle.errors import DataError, InputError
+from brusle.text import brief, storable
+
+MOST_CLASSES = 1_000_000  # a larger label is no number of a class but a mistake
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Source:
         name: as given to `source`.
         labels: ``(n,)`` int64.
         classes: names of the classes; empty if they have none.
-        names: what each image is called in reports; file names, all different.
+        names: what each image is called in reports; all different.
         read: returns the images in some rows as ``(n, c, h, w)`` float32 in [0, 1].
     """
 
@@ -63,14 +66,35 @@ class Source:
     def __post_init__(self) -> None:
         if not len(self.labels):
             raise DataError(f"there are no images in {self.name}: give another folder or file")
-        limit = len(self.classes) or None
+        self._check_names()
+        limit = len(self.classes) or MOST_CLASSES
         for label in (int(self.labels.min()), int(self.labels.max())):
-            if label < 0 or (limit is not None and label >= limit):
+            if not 0 <= label < limit:
                 image = self.names[self.labels.tolist().index(label)]
-                known = f"0 ... {limit - 1}" if limit else "0 or more"
                 raise DataError(
-                    f"image {image} of {self.name} has label {label}: labels must be {known}"
+                    f"image {image} of {self.name} has label {label}: labels must be 0 ... "
+                    f"{limit - 1}"
                 )
+
+    def _check_names(self) -> None:
+        """Results are looked up by the names of images, and stored as UTF-8."""
+        if len(self.names) != len(self.labels):
+            raise InputError(
+                f"{self.name} has {len(self.labels)} labels and {len(self.names)} names: give one "
+                f"each"
+            )
+        seen: set[str] = set()
+        for name in self.names:
+            if not isinstance(name, str) or storable(name) != name:
+                raise InputError(
+                    f"an image of {self.name} is called {brief(name)}, which is no text: rename it"
+                )
+            if name in seen:
+                raise InputError(
+                    f"two images of {self.name} have the same name, {brief(name)}: give each its "
+                    f"own"
+                )
+            seen.add(name)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -100,15 +124,19 @@ def as_images(levels: NDArray[np.uint8]) -> Tensor:
     return torch.from_numpy(levels.astype(np.float32) / np.float32(255))
 
 
-def file_names(names: Iterable[str]) -> tuple[str, ...]:
-    """``names`` as names of files, all different: reports save images under them."""
+def different_names(names: Iterable[str]) -> tuple[str, ...]:
+    """``names`` that are short to read and all different: images are looked up by them."""
     taken: set[str] = set()
+    numbers: dict[str, int] = {}  # the next to try, so that many equal names are no long search
     result = []
     for name in names:
         plain = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "image"
-        unique, number = plain, 2
-        while unique.lower() in taken:  # some file systems do not tell a from A
-            unique, number = f"{plain}-{number}", number + 1
-        taken.add(unique.lower())
-        result.append(unique)
+        key = unique = plain.lower()  # some file systems do not tell a from A
+        number = numbers.get(key, 1)
+        while unique in taken:
+            number += 1
+            unique = f"{key}-{number}"
+        numbers[key] = number
+        taken.add(unique)
+        result.append(plain if unique == key else f"{plain}-{number}")
     return tuple(result)

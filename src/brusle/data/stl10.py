@@ -16,6 +16,7 @@ from torch import Tensor
 from brusle.data.sets import Source, as_images
 from brusle.data.stored import data_folder, file_bytes, split_of
 from brusle.errors import DataError
+from brusle.files import require_file
 from brusle.names import Name
 from brusle.oracle import Traits
 
@@ -47,7 +48,8 @@ def source(name: Name, like: Traits) -> Source:
 
 
 def _lines(path: Path) -> tuple[str, ...]:
+    require_file(path)
     try:
-        return tuple(path.read_text().split())
-    except OSError as error:
-        raise DataError(f"cannot open {path}: {error.strerror}") from error
+        return tuple(path.read_text(encoding="utf-8").split())
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read ({error}): fetch it again") from error

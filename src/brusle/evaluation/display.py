@@ -11,10 +11,10 @@ from typing import Literal
 from brusle.evaluation.store import Record
 from brusle.lazy import same_random_numbers
 from brusle.loop import Progress
+from brusle.terminal import escape
 
 with same_random_numbers():
     from rich.console import Console
-    from rich.markup import escape
     from rich.progress import BarColumn, TaskID, TextColumn
     from rich.progress import Progress as Bars
 

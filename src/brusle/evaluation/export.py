@@ -16,10 +16,13 @@ from brusle.errors import DataError, InputError
 from brusle.evaluation.runs import Run, as_dict
 from brusle.evaluation.store import Row
 from brusle.evaluation.workload import Data
+from brusle.files import file_name, write_text, written
 from brusle.names import require_ending
+from brusle.text import shown
 
 Rows = Iterable[dict[str, Any]]
 _MAYBE = {"target": int, "loss": float, "pixels_needed": int}  # columns that are empty in some rows
+_FORMULA = ("=", "+", "-", "@", "'")  # with the apostrophe that a reader may take off again
 _PICTURES = (1, 3, 4)  # channels that a picture can have
 
 
@@ -41,7 +44,7 @@ def export_rows(folder: str | Path, path: str | Path) -> int:
 
 def stored_rows(run: Run) -> Iterator[dict[str, Any]]:
     """Rows with all details; edits are a list of row, column and colour (8-bit levels)."""
-    width = int(run.about["shape"][2])
+    width = run.shape[2]
     for setting in run.settings:
         for row in run.stored(setting):
             details = {"seconds": row.seconds, "edits": _edits(row, width)}
@@ -53,7 +56,7 @@ def write_folder(run: Run, folder: Path) -> None:
     write_images(run, folder / "adversarial")
     _write(_save_csv, run.rows(), folder / "rows.csv")
     _write(_save_json, run.rows(), folder / "rows.json")
-    _write(_save_text, json.dumps(run.as_dict(), indent=2) + "\n", folder / "run.json")
+    write_text(folder / "run.json", json.dumps(run.as_dict(), indent=2) + "\n")
 
 
 def export_images(folder: str | Path, out: str | Path, data: Data | None = None) -> int:
@@ -68,7 +71,7 @@ def export_images(folder: str | Path, out: str | Path, data: Data | None = None)
         The number of images.
     """
     run = Run.open(folder, data)
-    channels = run.about["shape"][0]
+    channels = run.shape[0]
     if channels not in _PICTURES:
         raise InputError(f"PNG knows no images of {channels} channels: take --npz")
     return write_images(run, Path(out))
@@ -76,12 +79,13 @@ def export_images(folder: str | Path, out: str | Path, data: Data | None = None)
 
 def write_images(run: Run, out: Path) -> int:
     """The same of a run; images that no picture format can hold are left out."""
-    if run.about["shape"][0] not in _PICTURES:
+    if run.shape[0] not in _PICTURES:
         return 0
     count = 0
     for setting, row, image in run.adversarial():
         aim = "" if row.target is None else f"-to-{row.target}"
-        _write(save_image, image, out / setting.slug / f"{row.image}{aim}.png")
+        # many, and made again at any time from what is stored: not worth waiting for the disk
+        save_image(image, out / setting.slug / f"{file_name(row.image)}{aim}.png", durable=False)
         count += 1
     return count
 
@@ -137,15 +141,8 @@ def _edits(row: Row, width: int) -> list[dict[str, Any]]:
 
 
 def _write(writer: Callable[[Any, Path], None], content: Any, path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        writer(content, path)
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _save_text(text: str, path: Path) -> None:
-    path.write_text(text)
+    with written(path) as file:
+        writer(content, file)
 
 
 def _save_npz(arrays: Mapping[str, Any], path: Path) -> None:
@@ -154,18 +151,27 @@ def _save_npz(arrays: Mapping[str, Any], path: Path) -> None:
 
 
 def _save_csv(rows: Rows, path: Path) -> None:
-    with path.open("w", newline="") as file:
+    with path.open("w", newline="", encoding="utf-8") as file:
         writer: csv.DictWriter[str] | None = None
         for row in rows:
             if writer is None:
                 writer = csv.DictWriter(file, fieldnames=list(row))
                 writer.writeheader()
-            edits = {"edits": json.dumps(row["edits"])} if "edits" in row else {}
-            writer.writerow(row | edits)
+            writer.writerow({name: _cell(value) for name, value in row.items()})
+
+
+def _cell(value: Any) -> Any:
+    """A value that no spreadsheet takes for a formula, and that is on one line."""
+    if isinstance(value, list):
+        return json.dumps(value)
+    if not isinstance(value, str):
+        return value
+    text = shown(value)
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
 
 
 def _save_json(rows: Rows, path: Path) -> None:
-    with path.open("w") as file:
+    with path.open("w", encoding="utf-8") as file:
         before = "[\n"
         for row in rows:
             file.write(before + json.dumps(row))

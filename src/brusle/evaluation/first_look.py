@@ -26,6 +26,7 @@ from brusle.evaluation.store import Store
 from brusle.evaluation.workload import Workload
 from brusle.oracle import Victim
 from brusle.problems import Problems
+from brusle.text import shown
 
 IMAGES = 64  # at most, whatever the batch size: the same images, the same warnings
 _BAD = 0.5  # with a lower accuracy, other ranges of the input are tried
@@ -67,7 +68,7 @@ def look_first(
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, stacklevel=4)  # where `evaluate` was called
+    warnings.warn(shown(text), stacklevel=4)  # where `evaluate` was called
 
 
 def _sample(

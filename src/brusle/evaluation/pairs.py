@@ -17,12 +17,16 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from brusle import rng
 from brusle.data import Dataset, Source, source
+from brusle.data.sets import MOST_CLASSES
 from brusle.errors import DataError, InputError, VictimError
+from brusle.files import write_text
 from brusle.oracle import Oracle, traits
+from brusle.text import brief, shortened
 from brusle.victims import as_victim, default_batch_size
 
 T = TypeVar("T")
@@ -83,27 +87,22 @@ class Manifest:
     def write(self, path: str | Path) -> None:
         """Write the manifest as JSON."""
         text = json.dumps({"format": _FORMAT, "digest": self.digest, **asdict(self)}, indent=1)
-        try:
-            Path(path).write_text(text + "\n")
-        except OSError as error:
-            raise DataError(f"cannot write {path}: {error.strerror}") from error
+        write_text(path, text + "\n")
 
     @classmethod
     def read(cls, path: str | Path) -> Manifest:
         """Read a manifest and check that nobody has changed its entries."""
         try:
-            content = json.loads(Path(path).read_text())
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
             stated, kind = content.pop("digest"), content.pop("format")
-            entries = tuple(
-                Entry(e["name"], e["label"], e["sha256"], tuple(e["targets"]))
-                for e in content.pop("entries")
-            )
-            manifest = cls(**content, entries=entries)
+            manifest = TypeAdapter(cls).validate_json(json.dumps(content), strict=True)
+            manifest.check()
         except OSError as error:
             raise DataError(f"cannot read the manifest {path}: {error.strerror}") from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(
-                f"{path} is no manifest of evaluation pairs ({error}): make one with `brusle pairs`"
+                f"{path} is no manifest of evaluation pairs ({_reason(error)}): make one with "
+                f"`brusle pairs`"
             ) from error
         if kind != _FORMAT or stated != manifest.digest:
             raise DataError(
@@ -111,6 +110,17 @@ class Manifest:
                 f"`brusle pairs`"
             )
         return manifest
+
+    def check(self) -> None:
+        """Raise if this cannot be a choice of images, whatever its hash says."""
+        if not self.entries:
+            raise ValueError("it has no images")
+        if len(self.known) < len(self.entries):
+            raise ValueError("two images have the same name")
+        for entry in self.entries:
+            for number in (entry.label, *entry.targets):
+                if not 0 <= number < MOST_CLASSES:
+                    raise ValueError(f"image {brief(entry.name)} has class {brief(number)}")
 
     @property
     def known(self) -> dict[str, tuple[int, str]]:
@@ -127,6 +137,14 @@ class Manifest:
         labels = torch.tensor([entry.label for entry in self.entries])
         images = Originals(place, self.known).take(names)
         return Dataset(self.data, images, labels, place.classes, names)
+
+
+def _reason(error: Exception) -> str:
+    """What is wrong with a manifest, in a few words."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return shortened(str(error))
 
 
 class Originals:

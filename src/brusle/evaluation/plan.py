@@ -14,7 +14,6 @@ What does not change results (device, batch size, folder) is not part of it.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -40,8 +39,10 @@ from brusle.evaluation.runner import DEFAULT_PIXELS, evaluate
 from brusle.evaluation.runs import Run
 from brusle.evaluation.store import GoalName
 from brusle.evaluation.workload import GOALS
+from brusle.files import slug
 from brusle.names import DEFAULT_ATTACKS, hint
 from brusle.oracle import Victim
+from brusle.text import brief, shortened
 
 
 def _several(value: Any) -> Any:
@@ -55,6 +56,7 @@ def _each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 _ONE_OR_SEVERAL, _EACH_ONCE = BeforeValidator(_several), AfterValidator(_each_once)
+Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]  # what tables of whole numbers hold
 Names = Annotated[tuple[str, ...], _ONE_OR_SEVERAL]
 Counts = Annotated[tuple[PositiveInt, ...], _ONE_OR_SEVERAL, _EACH_ONCE]
 
@@ -93,7 +95,7 @@ class Plan(BaseModel):
     minimal: bool = False
     pixels: Counts | dict[GoalName, Counts] | None = None
     queries: PositiveInt = 300
-    seeds: Annotated[tuple[int, ...], _ONE_OR_SEVERAL, _EACH_ONCE, Field(min_length=1)] = (0,)
+    seeds: Annotated[tuple[Seed, ...], _ONE_OR_SEVERAL, _EACH_ONCE, Field(min_length=1)] = (0,)
     eot: PositiveInt = 1
 
     @classmethod
@@ -102,13 +104,15 @@ class Plan(BaseModel):
         unknown = [key for key in values if key not in cls.model_fields]
         if unknown:
             close = hint(str(unknown[0]), cls.model_fields)
-            raise InputError(f"{where} has no key {unknown[0]!r}{close}")
+            raise InputError(f"{where} has no key {brief(unknown[0])}{close}")
         try:
             plan = cls(**values)
         except ValidationError as error:
             first = error.errors()[0]
             place = first["loc"][0] if first["loc"] else "it"
-            raise InputError(f"{where}: {place} is {first['input']!r}: {first['msg']}") from error
+            raise InputError(
+                f"{where}: {place} is {brief(first['input'])}: {first['msg']}"
+            ) from error
         if plan.standard and (plan.minimal or plan.attacks != DEFAULT_ATTACKS):
             raise InputError(f"{where}: standard chooses the attacks: leave attacks, minimal out")
         return plan
@@ -131,7 +135,7 @@ class Plan(BaseModel):
         weights, and begins anew with others.
         """
         facts = f"{self.digest} {manifest.digest} {brusle.__version__}"
-        title = re.sub(r"[^a-z0-9]+", "-", self.victim.lower())[-40:].strip("-")
+        title = slug(self.victim)[-40:].strip("-")
         parts = (title, hashlib.sha256(facts.encode()).hexdigest()[:12], fingerprint(victim)[:8])
         return Path("runs") / "-".join(filter(None, parts))
 
@@ -183,12 +187,30 @@ class Plan(BaseModel):
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """A YAML file of keys and values."""
     try:
-        values = yaml.safe_load(Path(path).read_text())
+        text = Path(path).read_text(encoding="utf-8")
+        _check_yaml(yaml.compose(text, yaml.SafeLoader), path, set())
+        values = yaml.safe_load(text)
     except OSError as error:
         raise DataError(f"cannot read the plan {path}: {error.strerror}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        problem = str(error).replace("\n", " ")
+        problem = shortened(" ".join(str(error).split()), 200)
         raise DataError(f"{path} is no YAML: {problem}") from error
     if not isinstance(values, dict):
         raise DataError(f"{path} is no plan: it must be keys and values, as in 'queries: 500'")
     return values
+
+
+def _check_yaml(node: yaml.Node | None, path: str | Path, seen: set[int]) -> None:
+    """Raise if a key is given twice, or if there is an alias: a few can stand for billions."""
+    if id(node) in seen:
+        raise DataError(f"{path} has an alias (*NAME): write out what it stands for")
+    seen.add(id(node))
+    parts: list[Any] = list(node.value) if isinstance(node, yaml.CollectionNode) else []
+    if isinstance(node, yaml.MappingNode):
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        twice = [key for at, key in enumerate(keys) if key in keys[:at]]
+        if twice:
+            raise DataError(f"{path} has the key {brief(twice[0])} twice: give it once")
+        parts = [part for pair in node.value for part in pair]
+    for part in parts:
+        _check_yaml(part, path, seen)

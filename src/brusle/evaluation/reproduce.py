@@ -27,6 +27,7 @@ from brusle.evaluation.provenance import fingerprint
 from brusle.evaluation.runner import evaluate
 from brusle.evaluation.statistics import over_seeds, robust_accuracy, success_rate
 from brusle.evaluation.store import Row
+from brusle.files import write_text
 from brusle.oracle import Victim
 from brusle.victims import as_victim, known_victims
 
@@ -248,7 +249,7 @@ def reproduce(
             on_part(job)
         outcomes.append(_run(wanted, job, model, folder, device, options))
     done = Reproduction(wanted, tuple(outcomes), left_out, folder, time.monotonic() - began)
-    (folder / FILE).write_text(json.dumps(done.as_dict(), indent=2) + "\n")
+    write_text(folder / FILE, json.dumps(done.as_dict(), indent=2) + "\n")
     return done
 
 

@@ -23,6 +23,7 @@ from brusle.evaluation.workload import Data, as_source
 from brusle.oracle import COLUMNS, Ledger, Victim
 from brusle.problems import Problems
 from brusle.results import AttackResult
+from brusle.text import shown
 from brusle.victims import as_victim, load_victim
 
 _NAMELESS = "arrays"  # data that was given as arrays
@@ -89,9 +90,9 @@ class Run:
         where = "in memory" if self.folder is None else f"in {self.folder}"
         try:
             head = f"<Run of {self.victim} on {self.images} images of {self.data}, {where}"
-            return "\n  ".join([head, *self._lines()]) + ">"
+            return "\n  ".join(map(shown, [head, *self._lines()])) + ">"
         except (BrusleError, KeyError):  # closed, or no attack has begun
-            return f"<Run {where}, nothing to read>"
+            return shown(f"<Run {where}, nothing to read>")
 
     def _lines(self) -> list[str]:
         """A line about each setting."""
@@ -122,6 +123,13 @@ class Run:
         if self._wanted is None:
             return len(set(self.store.images().values()))
         return len({name for pairs in self._wanted.values() for _, name in pairs})
+
+    @property
+    def shape(self) -> list[int]:
+        """Channels, height and width of an image."""
+        if "shape" not in self.about:
+            raise DataError(f"no attack has begun in {self.folder}: wait for the first")
+        return list(self.about["shape"])
 
     @property
     def classes(self) -> list[str]:
@@ -237,7 +245,7 @@ class Run:
 
     def adversarial(self) -> Iterator[tuple[Record, Row, Tensor]]:
         """Every success with its image, a few images in memory at a time."""
-        size = 4 * math.prod(self.about["shape"])
+        size = 4 * math.prod(self.shape)
         for setting in self.settings:
             hits = [row for row in self.stored(setting) if row.status == "success"]
             for part in in_parts(hits, size):

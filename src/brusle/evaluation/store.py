@@ -12,8 +12,8 @@ import fcntl
 import json
 import math
 import os
-import re
 import sqlite3
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, fields
@@ -27,12 +27,15 @@ import torch
 from torch import Tensor
 
 from brusle.errors import DataError
+from brusle.files import slug
 from brusle.results import AttackResult, Status
+from brusle.text import storable
 from brusle.trouble import tells_of_trouble
 
 GoalName = Literal["untargeted", "targeted"]
 FILE, LOCK = "results.sqlite", "results.lock"
 _FORMAT = "brusle-results-2"
+_TRIES = 20  # to lock a folder, for a second in all
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS settings (
@@ -107,8 +110,8 @@ class Record:
 
     @property
     def slug(self) -> str:
-        """For file names; different for all settings of a store."""
-        return re.sub(r"[^a-z0-9]+", "-", f"{self.number:02d} {self.title}".lower())
+        """For names of folders; different for all settings of a store."""
+        return f"{self.number:02d}-{slug(self.title)[:100]}"
 
 
 @dataclass(frozen=True)
@@ -208,7 +211,7 @@ def rows_of(result: AttackResult, which: Sequence[int], names: Sequence[str]) ->
                 scores=result.scores[i].double().numpy().tobytes(),
                 edits=edits,
                 found_by=result.found_by[i],
-                error=result.errors.get(i, ""),
+                error=storable(result.errors.get(i, "")),
                 seconds=float(result.times[i]),
             )
         )
@@ -250,7 +253,7 @@ class Store:
         except OSError as error:
             raise DataError(f"cannot write to the run folder {folder}: {error.strerror}") from error
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(lock)
         except OSError as error:
             lock.seek(0)
             owner = lock.read().strip() or "unknown"
@@ -277,8 +280,11 @@ class Store:
         """Open the store of a run folder for reading, also while a run writes to it."""
         path = Path(folder) / FILE
         if not path.exists():
-            raise DataError(f"{folder} holds no run: give the folder of an evaluation (--out)")
+            raise _no_run(folder)
         store = cls(_connect(str(path), _is_frozen(path)), str(path), None)
+        if not store._has_begun():
+            store.close()
+            raise _no_run(folder)
         store._check_format()
         return store
 
@@ -430,6 +436,12 @@ class Store:
             )
         self._check_format()
 
+    def _has_begun(self) -> bool:
+        """Whether the writer has come so far as to say which format this is."""
+        with self._guard():
+            tables = self._connection.execute("SELECT name FROM sqlite_master").fetchall()
+        return ("about",) in tables and "format" in self.about()
+
     def _check_format(self) -> None:
         with self._guard():
             verdict = self._connection.execute("PRAGMA quick_check").fetchone()[0]
@@ -466,6 +478,41 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+class JustStarting(DataError):  # noqa: N818 - it is no error of anybody
+    """A run has taken the folder, and has not stored anything yet."""
+
+
+def is_written(folder: str | Path) -> bool:
+    """Whether a run holds the lock of the folder at this moment."""
+    try:
+        with (Path(folder) / LOCK).open() as lock:
+            # shared, so that two who look do not take each other for a run; closing releases it
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # no lock: nothing was ever written here
+    return False
+
+
+def _take(lock: IO[str]) -> None:
+    """Lock a file, for the only writer; who looks at the lock holds it for a moment, too."""
+    for left in reversed(range(_TRIES)):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError:
+            if not left:
+                raise
+            time.sleep(0.05)
+
+
+def _no_run(folder: str | Path) -> DataError:
+    if is_written(folder):
+        return JustStarting(f"a run is just starting in {folder}: look again in a moment")
+    return DataError(f"{folder} holds no run: give the folder of an evaluation (--out)")
 
 
 def _restore(values: tuple[Any, ...]) -> Row:

@@ -15,6 +15,7 @@ from brusle.evaluation.metrics import Rate
 from brusle.evaluation.runs import Run
 from brusle.evaluation.statistics import PixelsNeeded, success_rate
 from brusle.evaluation.store import Record, Row
+from brusle.report.plots import plot_text, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,7 +108,7 @@ def run_curves(run: Run) -> list[Curve]:
 
 def curve(run: Run, path: str | Path) -> None:
     """Draw the curves of a run, see `figure`, and write them to ``path``."""
-    figure(run).savefig(path, dpi=130)
+    save_figure(figure(run), path, dpi=130)
 
 
 def figure(run: Run) -> Figure:
@@ -134,7 +135,7 @@ def figure(run: Run) -> Figure:
     several = len({curve.setting.name for curve in curves}) > 1
     for axes, kind in zip(drawn.subplots(1, len(kinds), squeeze=False)[0], kinds, strict=True):
         _draw(axes, kind, colours, several)
-    drawn.suptitle(f"{run.victim} on {run.data}")
+    drawn.suptitle(plot_text(f"{run.victim} on {run.data}"))
     return drawn
 
 
@@ -180,7 +181,7 @@ def _place(setting: Record) -> tuple[object, ...]:
 def _label(setting: Record, named: bool) -> str:
     budget = f"at most {setting.pixels}" if setting.minimal else str(setting.pixels)
     label = f"{setting.goal}, {budget} pixels"
-    return f"{setting.name}, {label}" if named else label
+    return f"{plot_text(setting.name)}, {label}" if named else label
 
 
 def _steps(setting: Record, rows: Sequence[Row]) -> Mapping[int, Rate]:

@@ -17,11 +17,13 @@ from torch import Tensor
 
 from brusle.attacks.pixel_bandit import Bandit, PixelBandit
 from brusle.errors import InputError
+from brusle.files import written
 from brusle.loop import Feedback, Search
 from brusle.names import require_ending
 from brusle.problems import Edits, Problems
 from brusle.report.curves import COLOURS
 from brusle.report.gallery import count
+from brusle.report.plots import plot_text, save_figure
 from brusle.results import AttackResult
 
 if TYPE_CHECKING:
@@ -194,7 +196,7 @@ class _Watched(Search):
 def save(maps: EffectMaps, path: str | Path) -> None:
     """Write the numbers as ``.npz``: the fields of `EffectMaps` and, stacked, those of `Moment`."""
     require_ending(path, [".npz"])
-    with Path(path).open("wb") as file:  # given a name, NumPy would add to it
+    with written(path) as place, place.open("wb") as file:  # given a name, NumPy would add to it
         np.savez_compressed(
             file,
             original=maps.original.numpy(),
@@ -241,7 +243,7 @@ def draw(
         panels, (maps.original, maps.final), (before, after), strict=False
     ):
         axes.imshow(_rgb(image.permute(1, 2, 0).numpy()), interpolation="nearest")
-        axes.set_title(text, fontsize=11)
+        axes.set_title(plot_text(text), fontsize=11)
     strongest = [moment.strongest for moment in maps.moments]
     # a few extremes would leave the rest pale
     limit = float(np.quantile(np.abs(strongest), _QUANTILE)) or 1.0
@@ -257,8 +259,8 @@ def draw(
     bar.set_label("log-odds")
     bar.outline.set_visible(False)
     if title:
-        figure.suptitle(title, x=0.005, ha="left", fontsize=12)
-    figure.savefig(path, dpi=130)
+        figure.suptitle(plot_text(title), x=0.005, ha="left", fontsize=12)
+    save_figure(figure, path, dpi=130)
 
 
 def _outline(axes: Axes, moment: Moment) -> None:

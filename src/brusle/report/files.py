@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from brusle.errors import DataError
+from brusle.files import write_text
 from brusle.names import require_ending
 
 PAGES = (".html", ".htm", ".md", ".json")
 
 
-def write_text(
+def write_page(
     path: Path,
     html: Callable[[], str],
     markdown: Callable[[], str],
@@ -26,9 +26,4 @@ def write_text(
         json: makes the JSON.
     """
     make = {".md": markdown, ".json": json}.get(require_ending(path, PAGES), html)
-    text = make().rstrip("\n") + "\n"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror}; choose another --out") from error
+    write_text(path, make().rstrip("\n") + "\n")

@@ -15,7 +15,9 @@ from torch import Tensor
 from brusle.errors import InputError
 from brusle.evaluation.runs import Run, rebuild
 from brusle.evaluation.store import Record
+from brusle.files import written
 from brusle.names import require_ending
+from brusle.text import shown
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".pdf")  # what `gallery` can write
 _PANEL, _GAP, _MARGIN, _TEXT = 192, 8, 24, 44
@@ -49,12 +51,13 @@ def gallery(examples: Sequence[Example], path: str | Path, title: str, columns: 
         _PAPER,
     )
     draw = ImageDraw.Draw(sheet)
-    draw.text((_MARGIN, 18), title, _INK, font=_font(20))
+    draw.text((_MARGIN, 18), shown(title), _INK, font=_font(20))
     for i, example in enumerate(examples):
         left = _MARGIN + (i % columns) * (width + _MARGIN)
         top = 56 + (i // columns) * (height + 12)
         _draw_example(sheet, draw, example, left, top)
-    sheet.save(path)
+    with written(path) as file:
+        sheet.save(file)
 
 
 def run_examples(
@@ -148,7 +151,7 @@ def _draw_example(
         x = left + i * (_PANEL + _GAP)
         sheet.paste(panel, (x, top))
         draw.rectangle((x, top, x + panel.width - 1, top + panel.height - 1), outline=_SHADE)
-        draw.text((x + 1, top + _PANEL + 6), text, ink, font=_font(13 if i == 2 else 18))
+        draw.text((x + 1, top + _PANEL + 6), shown(text), ink, font=_font(13 if i == 2 else 18))
 
 
 def _enlarged(levels: NDArray[np.uint8]) -> Image.Image:

@@ -10,14 +10,15 @@ from brusle.report import listings
 from brusle.report.comparison import Section
 from brusle.report.content import MEANINGS, Content
 from brusle.report.listings import Cell, Listing
+from brusle.text import shown
 
 
 def markdown(content: Content) -> str:
     """Headline, doubts, tables and provenance."""
     blocks = [
-        f"# {_plain(content.victim)} on {_plain(content.data)}",
-        f"**Unfinished.** {_plain(content.state)}" if content.state else "",
-        " ".join(map(_plain, content.headline())),
+        f"# {plain(content.victim)} on {plain(content.data)}",
+        f"**Unfinished.** {plain(content.state)}" if content.state else "",
+        " ".join(map(plain, content.headline())),
         *_doubts(content),
         _table("Summary", listings.summary(content)),
         _table("Pixels needed", listings.needed(content)),
@@ -36,16 +37,16 @@ def comparison_markdown(sections: Sequence[Section]) -> str:
     """What `brusle compare` has found."""
     blocks = ["# Comparison"]
     for section in sections:
-        blocks += [f"## {_plain(section.title)}", *_section(section)]
+        blocks += [f"## {plain(section.title)}", *_section(section)]
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
 def _section(section: Section) -> list[str]:
     return [
-        *(f"**{_plain(verdict.text)}**" for verdict in section.verdicts),
+        *(f"**{plain(verdict.text)}**" for verdict in section.verdicts),
         _table("", listings.compared(section)),
         _table("", listings.compared_by_pixels(section)),
-        "\n".join(f"- {_plain(text)}" for text in section.remarks()),
+        "\n".join(f"- {plain(text)}" for text in section.remarks()),
     ]
 
 
@@ -53,20 +54,22 @@ def _compared(content: Content) -> list[str]:
     if content.comparison is None:
         return []
     return [
-        f"## Attacks compared with {_plain(content.comparison.baseline)}",
+        f"## Attacks compared with {plain(content.comparison.baseline)}",
         *_section(content.comparison),
     ]
 
 
 def _doubts(content: Content) -> list[str]:
-    lines = [f"**Warning: {topic}.** {_plain(text)}" for topic, text in content.warnings.items()]
+    lines = [
+        f"**Warning: {plain(topic)}.** {plain(text)}" for topic, text in content.warnings.items()
+    ]
     lines += [
-        f"**Caution: {name}** ({_plain(found[0][0].title)}"
-        f"{f' and {len(found) - 1} more' if found[1:] else ''}): {_plain(found[0][1].text)}. "
+        f"**Caution: {name}** ({plain(found[0][0].title)}"
+        f"{f' and {len(found) - 1} more' if found[1:] else ''}): {plain(found[0][1].text)}. "
         f"{MEANINGS[name]}"
         for name, found in content.flags().items()
     ]
-    return lines + [f"**Note:** {_plain(note)}" for note in content.about.get("notes", ())]
+    return lines + [f"**Note:** {plain(note)}" for note in content.about.get("notes", ())]
 
 
 def _provenance(content: Content) -> str:
@@ -78,31 +81,32 @@ def _provenance(content: Content) -> str:
         "data": content.data,
         **software,
     }
-    return "\n".join(f"- {_plain(name)}: {_plain(str(value))}" for name, value in facts.items())
+    return "\n".join(f"- {plain(name)}: {plain(str(value))}" for name, value in facts.items())
 
 
 def _table(title: str, listing: Listing) -> str:
     if not listing.rows:
         return ""
     lines = [
-        [_plain(text) for text in listing.headers],
+        [plain(text) for text in listing.headers],
         ["---"] + ["---:"] * (len(listing.headers) - 1),
         *([_cell(cell) for cell in row] for row in listing.rows),
     ]
     text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     heading = f"## {title}\n\n" if title else ""
-    return f"{heading}{_plain(listing.caption)}\n\n{text}"
+    return f"{heading}{plain(listing.caption)}\n\n{text}"
 
 
 def _cell(cell: Cell) -> str:
     if not isinstance(cell, Rate):
-        return _plain(cell)
+        return plain(cell)
     if not cell.count:
         return "-"
     low, high = (f"{100 * end:.0f}" for end in cell.interval)
-    return _plain(f"{100 * cell.value:.1f} [{low}, {high}]")
+    return plain(f"{100 * cell.value:.1f} [{low}, {high}]")
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text that Markdown leaves as it is, on one line."""
-    return re.sub(r"([\\`*_<>\[\]|#&])", r"\\\1", " ".join(text.split()))
+    escaped = re.sub(r"([\\`*_<>\[\]|#&$~])", r"\\\1", " ".join(shown(text).split()))
+    return re.sub(r"^([-+]|\d+[.)])(?= )", r"\\\1", escaped)  # no item of a list

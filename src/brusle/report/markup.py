@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 
+from brusle.text import shown
+
 _VOID = ("img", "meta", "br")  # elements without content
 
 
@@ -25,7 +27,7 @@ def tag(name: str, /, *content: object, **attributes: object) -> Html:
     words = [name]
     for key, value in attributes.items():
         if value is not None and value is not False:
-            words.append(f'{key.strip("_").replace("_", "-")}="{html.escape(str(value))}"')
+            words.append(f'{key.strip("_").replace("_", "-")}="{_text(value)}"')
     if name in _VOID:
         return Html(f"<{' '.join(words)}>")
     return Html(f"<{' '.join(words)}>{join(*content)}</{name}>")
@@ -33,4 +35,8 @@ def tag(name: str, /, *content: object, **attributes: object) -> Html:
 
 def join(*content: object) -> Html:
     """Pieces one after the other."""
-    return Html("".join(x if isinstance(x, Html) else html.escape(str(x)) for x in content))
+    return Html("".join(x if isinstance(x, Html) else _text(x) for x in content))
+
+
+def _text(content: object) -> str:
+    return html.escape(shown(content))

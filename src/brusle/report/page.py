@@ -387,10 +387,14 @@ def _provenance(content: Content) -> Html:
         },
     }
     folded = [
-        tag("details", tag("summary", title), tag("pre", json.dumps(value, indent=2)))
+        tag("details", tag("summary", title), tag("pre", *_lines(json.dumps(value, indent=2))))
         for title, value in more.items()
     ]
     return join(tag("div", *tables, class_="charts"), history, *folded)
+
+
+def _lines(text: str) -> list[Html]:
+    return [join(line, Html("\n")) for line in text.splitlines()]
 
 
 def _session(session: Mapping[str, Any]) -> list[str]:

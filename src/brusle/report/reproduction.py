@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, get_args
 from brusle.evaluation.claims import Finding, Verdict
 from brusle.evaluation.reproduce import Cell, Outcome, Reproduction
 from brusle.report.curves import COLOURS
+from brusle.report.markdown import plain
+from brusle.report.plots import plot_text, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,13 +146,13 @@ def markdown(done: Reproduction) -> str:
     about = f"{done.preset.summary} ({done.preset.dataset}). {introduction(done)}"
     text = [f"# {done.preset.name}", about]
     for outcome in done.outcomes:
-        text.append(f"## {title(outcome)}")
+        text.append(f"## {plain(title(outcome))}")
         for block in all_blocks(outcome):
             lines = [block.headers, ("---:",) * len(block.headers), *block.rows]
-            text.append("\n".join(f"| {' | '.join(map(_plain, line))} |" for line in lines))
-        text.append("\n".join(f"- {note}" for note in notes(outcome)))
+            text.append("\n".join(f"| {' | '.join(map(_one_line, line))} |" for line in lines))
+        text.append("\n".join(f"- {plain(note)}" for note in notes(outcome)))
     if done.left_out:
-        text.append("\n".join(f"- left out: {reason}" for reason in done.left_out))
+        text.append("\n".join(f"- left out: {plain(reason)}" for reason in done.left_out))
     return "\n\n".join(text) + "\n"
 
 
@@ -177,14 +179,15 @@ def picture(done: Reproduction, path: str | Path) -> bool:
     all_axes = figure.subplots(1, len(points), squeeze=False)[0]
     for axes, (outcome, cells) in zip(all_axes, points, strict=True):
         part = outcome.job.part
-        axes.set_title(f"paper: {part.model}\nhere: {outcome.job.victim}{part.behind}", fontsize=8)
+        here = plot_text(f"{outcome.job.victim}{part.behind}")
+        axes.set_title(f"paper: {part.model}\nhere: {here}", fontsize=8)
         if drawn:
             _draw_figure(axes, cells)
         else:
             _draw_against_paper(axes, cells)
         axes.legend(fontsize=8)
     figure.suptitle(done.preset.name)
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path, dpi=150)
     return True
 
 
@@ -260,8 +263,8 @@ def _text(cell: Cell) -> str:
     return f"{ours}{ends} {paper:>5}"
 
 
-def _plain(text: str) -> str:
-    return text.replace("\n", " ").replace("*", r"\*").strip()
+def _one_line(text: str) -> str:
+    return plain(text.replace("\n", " "))
 
 
 def _chunks(lines: Sequence[tuple[str, str]]) -> list[Sequence[tuple[str, str]]]:

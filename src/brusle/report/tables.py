@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from rich import box
 from rich.console import Group
-from rich.markup import escape
 from rich.table import Table
 
 from brusle.evaluation.metrics import Rate
@@ -18,6 +17,7 @@ from brusle.evaluation.store import Record
 from brusle.report.comparison import Line, Section
 from brusle.report.content import pixels, pixels_within, span
 from brusle.report.gallery import count
+from brusle.terminal import escape
 
 FEWEST_COMPARED = (
     "Searches for the fewest pixels are compared by the pixels needed: an image that was not "
@@ -29,7 +29,7 @@ FEWEST_COMPARED = (
 def plain_table(title: str | None = None) -> Table:
     """An empty table without vertical lines, as all commands print them."""
     return Table(
-        title=title,
+        title=None if title is None else escape(title),
         title_justify="left",
         caption_justify="left",
         box=box.SIMPLE_HEAD,
@@ -72,7 +72,7 @@ def _budget_table(run: Run, lines: Sequence[tuple[Record, Summary]]) -> Table:
     table.add_column("\nmean", justify="right", no_wrap=True)
     for setting, s in lines:
         table.add_row(
-            *([setting.name] if several else []),
+            *([escape(setting.name)] if several else []),
             setting.goal,
             f"{number(s.mean_pixels, 1)}/{setting.pixels}",
             *(number(100 * s.asr_at[q].value, 0) if q in s.asr_at else "" for q in marks),
@@ -109,8 +109,9 @@ def _fewest_table(run: Run, lines: Sequence[tuple[Record, Summary]]) -> Table:
     table.add_column("robust\n%", justify="right", no_wrap=True)
     for setting, s in lines:
         assert s.needed is not None
+        name = setting.name.removeprefix("minimal ")  # as the title says
         table.add_row(
-            *([setting.name.removeprefix("minimal ")] if several else []),  # as the title says
+            *([escape(name)] if several else []),
             setting.goal,
             pixels(s.needed.lower.value, setting.pixels),
             f"[bold]{escape(pixels_within(s.needed.median, setting.pixels))}",
@@ -164,8 +165,8 @@ def comparison_table(section: Section) -> Table:
     for line in section.lines:
         rows = _changes(line)
         label = f"{section.label(line)} ({count(line.sides[0].asr.count, 'pair')})"
-        columns = ["\n".join(column) for column in zip(*rows, strict=True)]
-        table.add_row(escape(label), *map(escape, columns[: 5 if several else 4]), end_section=True)
+        columns = ["\n".join(map(escape, column)) for column in zip(*rows, strict=True)]
+        table.add_row(escape(label), *columns[: 5 if several else 4], end_section=True)
     table.caption = _comparison_caption(section)
     return table
 

@@ -35,6 +35,7 @@ from brusle import zoo
 from brusle.data import cifar10, load
 from brusle.data.stored import cache_dir
 from brusle.errors import BrusleError
+from brusle.files import write_text, written
 from brusle.zoo.adversaries import Threat, pgd, training_example
 
 
@@ -199,9 +200,10 @@ class Trainer:
             note = f"{self.name}: epoch {self.epoch}/{self.recipe.epochs} loss {loss:.3f}"
             print(f"{note} {seconds:.0f} s (about {math.ceil(left)} min left)", flush=True)
         weights = {name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}
-        save_file(weights, self.out / f"{self.name}.safetensors")
+        with written(self.out / f"{self.name}.safetensors") as file:
+            save_file(weights, file)
         card = self._card()
-        (self.out / f"{self.name}.json").write_text(json.dumps(card, indent=2) + "\n")
+        write_text(self.out / f"{self.name}.json", json.dumps(card, indent=2) + "\n")
         print(card["summary"], flush=True)
         return card
 
@@ -262,9 +264,8 @@ class Trainer:
             for key, value in self.optimiser.state[parameter].items():
                 state[f"optimiser.{i}.{key}"] = torch.as_tensor(value)
         state |= {"epoch": torch.tensor(self.epoch), "seconds": torch.tensor(self.seconds)}
-        new = self.state_file.with_suffix(".new")
-        save_file({k: v.contiguous() for k, v in state.items()}, new)
-        new.replace(self.state_file)
+        with written(self.state_file) as file:
+            save_file({k: v.contiguous() for k, v in state.items()}, file)
 
     def _resume(self) -> None:
         state = load_file(self.state_file)
