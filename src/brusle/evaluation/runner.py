@@ -19,7 +19,7 @@ from brusle.evaluation.engines import Engine, Local, Recipe, Setting, Shard
 from brusle.evaluation.export import write_folder
 from brusle.evaluation.first_look import look_first
 from brusle.evaluation.pairs import Manifest, Targets
-from brusle.evaluation.provenance import fingerprint, provenance
+from brusle.evaluation.provenance import fingerprint, notes_on_weights, provenance
 from brusle.evaluation.runs import Run
 from brusle.evaluation.starts import StartingImages
 from brusle.evaluation.store import GoalName, Record, Row, Store
@@ -293,6 +293,7 @@ def _introduce(
             )
     store.know([(name, *facts) for name, facts in work.manifest.known.items()])
     notes = [note for setting in settings for note in notes_on(setting.attack, victim)]
+    notes += notes_on_weights(now["weights"])
     session = {
         "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "plan": dict(plan or {}),

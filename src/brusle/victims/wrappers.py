@@ -29,7 +29,8 @@ class TorchVictim:
 
     The module is in evaluation mode whenever it is asked, and given back in the mode that each of
     its layers was in. It is not moved or converted: where it is on another device or of another
-    type, a copy answers, which follows the module's weights. Queries run in inference mode.
+    type, a copy answers, which follows the module's weights. One that casts its images itself keeps
+    its types. Queries run in inference mode.
 
     Attributes:
         module: the model, normalisation included (see `normalised`).
@@ -71,14 +72,14 @@ class TorchVictim:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Scores of ``(n, c, h, w)`` images."""
-        with self.borrowed() as module, torch.inference_mode():
-            return self._scores(self._runner(module), images)
+        with evaluating(self.module), torch.inference_mode():
+            return self._placed.answer(lambda net: self._scores(self._runner(net), images))
 
     def graph(self, images: Tensor) -> Tensor:
         """Scores that autograd can follow back to the images."""
         # not the merged twin: its weights may have been made in inference mode
-        with self.borrowed() as module:
-            return self._scores(module, images)
+        with evaluating(self.module):
+            return self._placed.answer(lambda net: self._scores(net, images))
 
     @contextmanager
     def borrowed(self) -> Iterator[nn.Module]:
