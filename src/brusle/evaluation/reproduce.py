@@ -28,7 +28,7 @@ from brusle.evaluation.runner import evaluate
 from brusle.evaluation.statistics import over_seeds, robust_accuracy, success_rate
 from brusle.evaluation.store import Row
 from brusle.oracle import Victim
-from brusle.victims import as_victim, known_victims
+from brusle.victims import as_victim, known_victims, timed
 
 FILE = "reproduction.json"
 _Setting = tuple[str, int, int, int]  # label of the attack, pixels, queries, seed
@@ -240,7 +240,7 @@ def reproduce(
     wanted = preset(name)
     scale = {"limit": limit, "queries": queries, "pixels": pixels, "seed": seed, "targets": targets}
     todo, left_out = jobs(wanted, victim, part, data, **scale)
-    models = [job.open(device) for job in todo]
+    models = [timed(job.open(device), options.get("timeout")) for job in todo]
     folder = default_folder(wanted, todo, models) if out is None else Path(out)
     outcomes = []
     for job, model in zip(todo, models, strict=True):

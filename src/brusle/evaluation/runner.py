@@ -48,6 +48,7 @@ def evaluate(
     batch_size: int | None = None,
     eot: int = 1,
     device: str = "auto",
+    timeout: float | None = None,
     engine: Engine | None = None,
     retry_errors: bool = False,
     on_progress: OnSetting | Literal["auto"] | None = "auto",
@@ -78,6 +79,7 @@ def evaluate(
         batch_size: most images in one call of the victim; None chooses by image size.
         eot: answers of a randomised victim that are averaged for every candidate.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
+        timeout: most seconds that one call of the victim may take (see `brusle.victims.timed`).
         engine: who does the work: this process if None, or `brusle.Ray` for several.
         retry_errors: run errors and unverified results again that are stored. What failed for the
             victim's trouble (`brusle.trouble`) is run again in any case.
@@ -94,7 +96,7 @@ def evaluate(
     began = time.monotonic()
     seeds = (seed,) if isinstance(seed, int) else tuple(seed)
     goals = (goal,) if isinstance(goal, str) else tuple(goal)
-    recipe = Recipe(victim, device, tuple(defences))
+    recipe = Recipe(victim, device, tuple(defences), timeout)
     model = recipe.open()
     settings = _settings(_attacks(attacks, goals, model), seeds, eot)
     aims = targets if any(setting.goal == "targeted" for setting in settings) else 0

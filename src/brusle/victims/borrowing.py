@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -18,20 +19,43 @@ T = TypeVar("T")
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """``module`` in evaluation mode; afterwards each of its parts is in the mode it was in."""
-    before = [(part, part.training) for part in module.modules()]
-    if not any(training for _, training in before):
-        yield
-        return
-    module.eval()
+    """``module`` in evaluation mode; afterwards each of its parts is in the mode it was in.
+
+    A call that took too long may still have it when the next one begins: the last to leave gives
+    it back.
+    """
+    with _LOCK:
+        loan = _loans.setdefault(id(module), _Loan(module))
+        loan.borrowers += 1
+        if any(part.training for part in module.modules()):
+            module.eval()
     try:
         yield
     finally:
+        with _LOCK:
+            loan.borrowers -= 1
+            if not loan.borrowers:
+                del _loans[id(module)]
+                loan.give_back()
+
+
+class _Loan:
+    """A module that is in use, and the modes that its parts were in before."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.borrowers = 0
+        self._before = [(part, part.training) for part in module.modules()]
+
+    def give_back(self) -> None:
         # with the layer's own switch, which may do more than set a flag; parents come first, and
         # what they say to their children is put right when it is the children's turn
-        for part, training in before:
+        for part, training in self._before:
             if part.training != training:
                 part.train(training)
+
+
+_LOCK = threading.RLock()
+_loans: dict[int, _Loan] = {}  # by the identity of the module
 
 
 class Placed:
