@@ -223,6 +223,8 @@ def make(kind: str):
         raise Plague("at once")
     if kind == "noisy":
         noise()
+    if kind == "slow":
+        return wrap(doing(lambda: time.sleep(0.05)), output="logits", name=kind)
     if kind == "wanders":
         os.chdir(tempfile.gettempdir())
     return victim(kind if kind in GOOD or kind in SOME or kind in BAD else "numpy")
