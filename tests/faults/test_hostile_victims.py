@@ -141,6 +141,19 @@ def test_a_module_that_loses_its_weights_in_the_middle(expected) -> None:
     assert all(row in expected for row in found if row[1] != "error")
 
 
+@pytest.mark.parametrize("name", ["brusle", "pixel-bandit", "sparse-rs", "pgd0", "one-pixel"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_rows_do_not_depend_on_the_callers_default_type(name, dtype) -> None:
+    attack, net = brusle.attacks.make(name, 3, 30), hostile.Net()
+    usual = attack(net, IMAGES, LABELS)
+    torch.set_default_dtype(dtype)
+    try:
+        found = attack(net, IMAGES, LABELS)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert found.status == usual.status and found.images.equal(usual.images)
+
+
 def test_reseeding_is_the_victims_own_business() -> None:
     torch.manual_seed(5), np.random.seed(5), random.seed(5)  # noqa: NPY002
     before = torch.random.get_rng_state()
