@@ -141,6 +141,12 @@ def test_a_module_that_loses_its_weights_in_the_middle(expected) -> None:
     assert all(row in expected for row in found if row[1] != "error")
 
 
+def test_a_module_that_replaces_its_weights_in_the_middle() -> None:
+    (note,) = evaluate(hostile.Learning()).notes
+    assert note.startswith("the weights of Learning changed while it was attacked")
+    assert evaluate(hostile.Net()).notes == []
+
+
 @pytest.mark.parametrize("name", ["brusle", "pixel-bandit", "sparse-rs", "pgd0", "one-pixel"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
 def test_rows_do_not_depend_on_the_callers_default_type(name, dtype) -> None:

@@ -126,6 +126,7 @@ def evaluate(
 
             shards = _shards(todo, work, starting, engine, batch_size)
             engine.run(recipe, model, shards, keep, watch)
+        _note_other_weights(store, model)
         wanted = {setting.goal: _wanted(work, setting.goal) for setting in settings}
         records = [part.record for part in todo]
         run = Run(store, folder, records, wanted, work.originals)
@@ -312,6 +313,18 @@ def _introduce(
             "sessions": [*before.get("sessions", ()), session],
         }
     )
+
+
+def _note_other_weights(store: Store, victim: Victim) -> None:
+    """A module that learns while it answers is another one in the end."""
+    about = store.about()
+    if fingerprint(victim) == about["weights"]:
+        return
+    note = (
+        f"the weights of {victim.name} changed while it was attacked: rows are of different "
+        f"weights, and another order or batch size may give others"
+    )
+    store.note({"notes": list(dict.fromkeys([*about["notes"], note]))})
 
 
 def _attacks(
