@@ -111,6 +111,10 @@ class Cluster:
         self.folder.cleanup()
 
 
+def joining(address: str) -> tuple[str, ...]:
+    return "--address", address, "--limit", "4"
+
+
 def test_the_documented_cluster(place, homes, tmp_path) -> None:
     fresh, used = homes
     local = evaluate(place, fresh, tmp_path / "local", "--workers", "1", "--limit", "4")
@@ -118,13 +122,11 @@ def test_the_documented_cluster(place, homes, tmp_path) -> None:
     assert not (fresh / ".ray" / "auth_token").exists(), "a local run leaves no token"
     for home in homes:
         with Cluster(home) as address:
-            for me in {home, used}:  # who has a token may join a cluster without
-                out = tmp_path / f"{home.name}-{me.name}"
-                done = evaluate(place, me, out, "--address", address, "--limit", "4")
-                assert done.returncode == 0, done.stderr
+            # who has a token may join a cluster without
+            done = evaluate(place, used, tmp_path / home.name / "run", *joining(address))
+            assert done.returncode == 0, done.stderr
             if home is used:
-                out = tmp_path / "refused"
-                done = evaluate(place, fresh, out, "--address", address, "--limit", "4")
+                done = evaluate(place, fresh, tmp_path / "refused", *joining(address))
                 assert done.returncode == 2
                 assert "wants another token: copy ~/.ray/auth_token" in done.stderr
                 assert len(done.stderr.strip().splitlines()) < 4
