@@ -39,7 +39,15 @@ class DataError(BrusleError):
     """A data file is missing, unreadable or not what it claims to be."""
 
 
+def message(error: BaseException) -> str:
+    """What an error says; nothing if it cannot even be asked."""
+    try:
+        return str(error)
+    except Exception:  # somebody's own __str__
+        return ""
+
+
 def first_line(error: BaseException) -> str:
     """Type and first line of an error, for messages of one line."""
-    lines = str(error).strip().splitlines()
+    lines = message(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

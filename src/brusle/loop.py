@@ -32,7 +32,6 @@ from brusle.problems import Candidates, Dense, Edits, Problems, changed_pixels, 
 from brusle.results import AttackResult, Status
 from brusle.rows import Rows
 from brusle.starting import Starts
-from brusle.trouble import NO_PATIENCE
 from brusle.verify import verify
 
 SETTLE_AT_ONCE = 16  # verifying a few together costs one call of the victim, not many
@@ -403,7 +402,8 @@ class Session:
         self._asks = False  # first what needs nobody
         self._settle_finished()
         if ask:
-            self._asks, self.oracle.patience = True, NO_PATIENCE
+            self._asks = True
+            self.oracle.patience = replace(self.oracle.patience, waits=0)
             with suppress(VictimError):
                 self._settle_finished()
 

@@ -23,7 +23,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
-from brusle import rng
+from brusle import calls, rng
 from brusle.errors import BrusleError, InputError, VictimError, VictimUnavailable, first_line
 from brusle.goals import Output
 from brusle.trouble import PATIENCE, Patience, find_trouble, patiently
@@ -397,14 +397,19 @@ class Oracle:
         """One call; if it fails, halve until it fits into memory or the guilty images are found."""
         try:
             scores, gradient = patiently(
-                lambda: self._call(rows, images, keys, slope_of),
+                lambda: calls.call(
+                    lambda: self._call(rows, images, keys, slope_of), self.patience.call
+                ),
                 self.patience,
                 self.victim.name,
                 on_failure=lambda: self._lose(rows),
             )
         except VictimUnavailable:
             raise
-        except Exception as error:
+        except KeyboardInterrupt:
+            self._lose(rows)
+            raise
+        except BaseException as error:  # whatever a victim raises, it raises about these images
             self._lose(rows)
             if isinstance(error, BrusleError):
                 raise
@@ -420,9 +425,6 @@ class Oracle:
             half = (len(rows) + 1) // 2
             if no_memory:
                 self.batch_size = min(self.batch_size, half)
-        except BaseException:
-            self._lose(rows)
-            raise
         else:
             return self._judged(rows, scores, gradient)
         # not in the handler: the exception would keep the memory of the failed call

@@ -30,7 +30,8 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
-from brusle.errors import InputError, VictimUnavailable, first_line
+from brusle.calls import check_timeout
+from brusle.errors import InputError, VictimUnavailable, first_line, message
 
 T = TypeVar("T")
 Kind = Literal["unavailable", "refused", "memory"]
@@ -125,17 +126,21 @@ class Patience:
         first: seconds of the first wait; each is twice as long as the one before, or as long as
             the victim asks for.
         total: most seconds of all waits together. A victim that asks for more is given up.
+        call: most seconds that one call may take; one that takes longer is trouble, too. Then the
+            victim is called in a thread of its own. None is no limit.
         sleep: waits for so many seconds.
     """
 
     waits: int = 6
     first: float = 1.0
     total: float = 60.0
+    call: float | None = None
     sleep: Callable[[float], None] = field(default=time.sleep, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if min(self.waits, self.first, self.total) < 0:
             raise InputError(f"{self}: waits, first and total must not be below 0")
+        check_timeout(self.call)
 
     def next(self, waits: int, waited: float, asked: float | None) -> float | None:
         """Seconds of the next wait, after so many of them; None if the patience is over."""
@@ -204,13 +209,13 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
     while isinstance(link, BaseException) and id(link) not in seen:
         seen.add(id(link))
         yield link
-        link = link.__cause__ or getattr(link, "reason", None)
+        link = link.__cause__ or _attribute(link, "reason")
 
 
 def _kind(error: BaseException) -> Kind | None:
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return "memory"
-    if isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error)):
+    if isinstance(error, RuntimeError) and _NO_MEMORY.search(message(error)):
         return "memory"
     kind = _kind_of_code(_code(error))
     if kind is not None:
@@ -230,7 +235,7 @@ def _names_of(kind: type) -> set[str]:
 
 def _code(error: BaseException) -> int | str | None:
     """The status that an exception carries: a number of HTTP, or a name of gRPC."""
-    response = getattr(error, "response", None)
+    response = _attribute(error, "response")
     if isinstance(response, Mapping):  # of botocore
         if _THROTTLED.search(str(response.get("Error"))):
             return 429  # which some services of AWS call 400
@@ -238,7 +243,7 @@ def _code(error: BaseException) -> int | str | None:
         return status
     for holder in (response, error):
         for name in ("status_code", "code", "status"):
-            code = getattr(holder, name, None)
+            code = _attribute(holder, name)
             if isinstance(code, int):
                 return int(code)
             if callable(code):  # of gRPC: an enumeration
@@ -246,6 +251,11 @@ def _code(error: BaseException) -> int | str | None:
                 if isinstance(named, str):
                     return named
     return None
+
+
+def _attribute(holder: Any, name: str) -> Any:
+    """An attribute, or None; an exception of somebody's may raise when it is looked at."""
+    return _called(lambda: getattr(holder, name, None))
 
 
 def _called(function: Callable[[], Any]) -> Any:
@@ -265,13 +275,13 @@ def _kind_of_code(code: int | str | None) -> Kind | None:
 
 def _retry_after(error: BaseException) -> float | None:
     """Seconds that an exception, or the header of its response, asks to wait."""
-    asked = getattr(error, "retry_after", None)
-    response = getattr(error, "response", None)
+    asked = _attribute(error, "retry_after")
+    response = _attribute(error, "response")
     if isinstance(response, Mapping):
         headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
         asked = headers.get("retry-after", asked)
     for holder in (response, error):
-        headers = getattr(holder, "headers", None)
+        headers = _attribute(holder, "headers")
         if asked is None and headers is not None and hasattr(headers, "get"):
             asked = headers.get("Retry-After")
     return _seconds(asked)

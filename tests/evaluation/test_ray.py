@@ -139,7 +139,7 @@ class Deadly(survivor.Logging):
         if self.away and bool(
             (images[:, :, 1:] == bad[:, 1:]).flatten(1).float().mean(1).gt(0.9).any()
         ):
-            os._exit(1)
+            os.kill(os.getpid(), signal.SIGKILL)
         return super().draw(images, keys)
 
 

@@ -12,16 +12,18 @@ import os
 import select
 import shlex
 import sys
+import threading
 import traceback
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from brusle import __version__
 from brusle.cli.output import say
 from brusle.errors import BrusleError, InputError, VictimError, first_line
+from brusle.leaving import end, no_hard_exit
 from brusle.text import shortened, shown
 
 NOT_FOUND, BAD_INPUT, VICTIM_FAILED, BUG, INTERRUPTED, NO_READER = 1, 2, 3, 70, 130, 141
@@ -69,7 +71,11 @@ class _Lazy(click.Group):
         """
         try:
             return super().invoke(ctx)
-        except (EOFError, BrokenPipeError, SystemExit) as error:
+        except (EOFError, BrokenPipeError) as error:
+            raise _Escaped(error) from error
+        except (Exception, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # of a plugin's own kind, or SystemExit
             raise _Escaped(error) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -98,32 +104,34 @@ def main() -> None:
     """Entry point: errors are one line on standard error."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as that of errors is from the start
+    others = {*threading.enumerate()}
     try:
-        code = cli.main(standalone_mode=False)
+        with no_hard_exit():
+            code = cli.main(standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.Abort as error:
         _complain("interrupted", error.__cause__)
-        sys.exit(INTERRUPTED)
+        code = INTERRUPTED
     except click.ClickException as error:
         error.message = shortened(shown(error.message), _LONG)  # type: ignore[misc]
         error.show()
-        sys.exit(BAD_INPUT)
+        code = BAD_INPUT
     except _Escaped as escaped:
-        _fail(escaped.error)
+        code = _failed(escaped.error)
     except Exception as error:
-        _fail(error)
-    sys.exit(code if isinstance(code, int) else 0)
+        code = _failed(error)
+    end(code if isinstance(code, int) else 0, others)
 
 
-def _fail(error: BaseException) -> NoReturn:
-    """One line on standard error, and the exit code."""
+def _failed(error: BaseException) -> int:
+    """One line on standard error; returns the exit code."""
     if isinstance(error, BrokenPipeError) and _nobody_reads():
-        sys.exit(NO_READER)
+        return NO_READER
     code, text = _verdict(error)
     if os.environ.get("BRUSLE_TRACEBACK"):
         traceback.print_exception(error)
     _complain(f"error: {text}", error)
-    sys.exit(code)
+    return code
 
 
 def _complain(text: str, error: BaseException | None) -> None:

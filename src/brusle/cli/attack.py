@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from brusle.cli.options import eot_option, search_options, victim_options
-from brusle.cli.output import say
+from brusle.cli.output import print_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,6 +68,7 @@ def command(
     victim: str,
     device: str,
     defences: tuple[str, ...],
+    timeout: float | None,
     label: str | None,
     target: str | None,
     pixels: int,
@@ -112,7 +112,7 @@ def command(
     attack = make(spec, pixels, queries, minimal)
     if effects is not None:
         require_bandit(attack)
-    model = open_victim(victim, device, defences)
+    model = open_victim(victim, device, defences, timeout)
     known = traits(model)
     names: Sequence[str] = known.classes or ()
     aim = None if target is None else class_number(target, names)
@@ -156,7 +156,7 @@ def command(
         _write_effects(maps, effects, f"{image.name} and {victim}", f"original: {before}", ending)
     if as_json:
         said = _as_json(result, names, file_size, path if found else None)
-        click.echo(json.dumps(said, indent=2))
+        print_json(said)
     elif found:
         effort = f"{count(changed, 'pixel')} changed, {count(spent, 'query')}"
         held = "verified"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from brusle.cli.options import data_option, victim_options
-from brusle.cli.output import say
+from brusle.cli.output import json_option, print_json, say
 
 if TYPE_CHECKING:
     from brusle.evaluation.preflight import Effort, Preflight
@@ -48,11 +47,12 @@ _MARKS = {"ok": ("ok", "green"), "warning": ("note", "yellow"), "failure": ("FAI
     help="Query limit of that evaluation.",
 )
 @click.option("--batch-size", type=click.IntRange(min=1), help="Most images per model call.")
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@json_option("Print the findings as JSON.")
 def command(
     victim: str,
     device: str,
     defences: tuple[str, ...],
+    timeout: float | None,
     data: str,
     limit: int,
     queries: int | None,
@@ -72,7 +72,7 @@ def command(
     from brusle.cli.options import open_victim
     from brusle.evaluation import check
 
-    model = open_victim(victim, device, defences)
+    model = open_victim(victim, device, defences, timeout)
     preflight = check(
         model,
         data,
@@ -84,7 +84,7 @@ def command(
         on_effort=partial(_announce, as_json),
     )
     if as_json:
-        click.echo(json.dumps(preflight.as_dict(), indent=2))
+        print_json(preflight.as_dict())
     else:
         _show(preflight)
     return VICTIM_FAILED if preflight.failed else 0

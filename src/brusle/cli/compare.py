@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from brusle.cli.output import say
+from brusle.cli.output import json_option, print_text, say
 
 if TYPE_CHECKING:
     from brusle.report.comparison import Section
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Also write it, to FILE.html, FILE.md or FILE.json.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option("Print as JSON.")
 def command(
     runs: tuple[Path, ...],
     baseline: str | None,
@@ -74,7 +74,7 @@ def command(
                 json=lambda: told,
             )
     if as_json:
-        click.echo(told)
+        print_text(told)
     else:
         _show(sections)
     if out is not None:

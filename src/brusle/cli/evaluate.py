@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from brusle.cli.options import (
     targets_option,
     victim_options,
 )
+from brusle.cli.output import print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,6 +85,7 @@ def command(
     /,
     config: Path | None,
     device: str,
+    timeout: float | None,
     as_json: bool,
     batch_size: int | None,
     workers: int | None,
@@ -115,6 +116,7 @@ def command(
         run = plan.evaluate(
             out or plan.folder,
             device=device,
+            timeout=timeout,
             batch_size=batch_size,
             engine=engine(workers, address),
             retry_errors=retry_errors,
@@ -169,5 +171,5 @@ def _show(run: Run, console: Console, as_json: bool) -> int:
             f"again"
         )
     if as_json:
-        click.echo(json.dumps(run.as_dict() | {"out": str(run.folder)}, indent=2))
+        print_json(run.as_dict() | {"out": str(run.folder)})
     return VICTIM_FAILED if run.errors else 0

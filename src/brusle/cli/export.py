@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from brusle.cli.output import say
+from brusle.cli.output import json_option, print_json, say
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -25,7 +24,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option("--npz", type=_FILE, help="Adversarial images as arrays, to FILE.npz.")
 @click.option("--data", help="Where the original images are. Default: as the run says.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
+@json_option("Print what was written as JSON.")
 def command(
     run: Path,
     to: Path | None,
@@ -51,7 +50,7 @@ def command(
     if npz is not None:
         written.append({"what": "images", "count": export_npz(run, npz, data), "to": str(npz)})
     if as_json:
-        click.echo(json.dumps(written, indent=2))
+        print_json(written)
         return
     for part in written:
         say(f"{part['count']} {part['what']} written to {part['to']}")

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Literal, get_args, get_origin
 
 import click
 
-from brusle.cli.output import say
+from brusle.cli.output import json_option, print_json, say
 
 KINDS = ("attacks", "victims", "data", "defences", "presets")
 
 
 @click.command()
 @click.argument("kinds", nargs=-1, type=click.Choice(KINDS))
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option("Print as JSON.")
 def command(kinds: tuple[str, ...], as_json: bool) -> None:
     """List attacks, victims, data, defences and presets by their names."""
     lists = {kind: _names(kind) for kind in kinds or KINDS}
     if as_json:
-        click.echo(json.dumps(lists, indent=2))
+        print_json(lists)
         return
     for kind, names in lists.items():
         say(kind, bold=True)

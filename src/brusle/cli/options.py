@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from brusle.cli.output import json_option
 from brusle.names import DEFAULT_ATTACKS, whole_number
 from brusle.text import brief
 
@@ -18,8 +19,16 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 DEFAULT_VICTIM = "zoo:cifar10-resnet20"
 
 
+timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Most seconds that one call of the victim may take; a longer one is the victim's trouble. "
+    "Default: no limit.",
+)
+
+
 def victim_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--victim``, ``--device`` and ``--defence``."""
+    """``--victim``, ``--device``, ``--defence`` and ``--timeout``."""
     options = (
         click.option(
             "--victim",
@@ -37,16 +46,18 @@ def victim_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="A defence before the victim, as in rnd:0.02; see `brusle list defences`. Repeat "
             "for several; the first is the innermost.",
         ),
+        timeout_option,
     )
     return _apply(options, command)
 
 
-def open_victim(name: str, device: str, defences: Sequence[str]) -> Victim:
+def open_victim(
+    name: str, device: str, defences: Sequence[str], timeout: float | None = None
+) -> Victim:
     """The victim that `victim_options` describe."""
-    from brusle.defences import defend
-    from brusle.victims import load_victim
+    from brusle.evaluation.engines import Recipe
 
-    return defend(load_victim(name, device), defences)
+    return Recipe(name, device, tuple(defences), timeout).open()
 
 
 data_option = click.option(
@@ -151,7 +162,7 @@ def search_options(queries: int, several: bool = False) -> Decorator:
             show_default=True,
             help=f"Same seed, same result.{again}",
         ),
-        click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
+        json_option("Print the result as JSON."),
     )
     return lambda command: _apply(options, command)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from brusle.cli.options import data_option, targets_option, victim_options
-from brusle.cli.output import say
+from brusle.cli.output import json_option, print_json, say
 
 
 @click.command()
@@ -27,11 +26,12 @@ from brusle.cli.output import say
     show_default=True,
     help="The manifest to write, FILE.json.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a summary as JSON.")
+@json_option("Print a summary as JSON.")
 def command(
     victim: str,
     device: str,
     defences: tuple[str, ...],
+    timeout: float | None,
     data: str,
     images: int | None,
     targets: str,
@@ -51,7 +51,7 @@ def command(
     from brusle.names import require_ending
 
     require_ending(out, [".json"])
-    model = None if any_image else open_victim(victim, device, defences)
+    model = None if any_image else open_victim(victim, device, defences, timeout)
     manifest = choose(data, model, images=images, targets=number_or_all(targets), seed=seed)
     manifest.write(out)
     counts = {
@@ -63,7 +63,7 @@ def command(
         "out": str(out),
     }
     if as_json:
-        click.echo(json.dumps(counts, indent=2))
+        print_json(counts)
     else:
         say(
             f"{counts['images']} images of {counts['classes']} classes, {counts['pairs']} pairs, "

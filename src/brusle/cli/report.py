@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from brusle.cli.output import say
+from brusle.cli.output import json_option, print_json, print_text, readable_option, say
 
 
 @click.command()
@@ -19,8 +19,8 @@ from brusle.cli.output import say
     "report.html in the run folder.",
 )
 @click.option("--data", help="Where the original images are. Default: as the run says.")
-@click.option("--md", "as_markdown", is_flag=True, help="Print a summary in Markdown instead.")
-@click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON instead.")
+@readable_option("--md", "as_markdown", "Print a summary in Markdown instead.")
+@json_option("Print all numbers as JSON instead.")
 def command(
     run: Path, out: Path | None, data: str | None, as_markdown: bool, as_json: bool
 ) -> None:
@@ -46,9 +46,9 @@ def command(
     with opened.store:
         content = gather(opened, writing)
         if as_json:
-            click.echo(json.dumps(content.as_dict(), indent=2))
+            print_json(content.as_dict())
         elif as_markdown:
-            click.echo(markdown(content), nl=False)
+            print_text(markdown(content).removesuffix("\n"))
         if out is None and (as_json or as_markdown):
             return
         write_page(

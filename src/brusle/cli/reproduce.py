@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from brusle.cli.options import engine, engine_options, number_or_all, retry_option
+from brusle.cli.options import (
+    engine,
+    engine_options,
+    number_or_all,
+    retry_option,
+    timeout_option,
+)
+from brusle.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +60,7 @@ if TYPE_CHECKING:
 @retry_option
 @click.option("--batch-size", type=click.IntRange(min=1), help="Most images per model call.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
+@timeout_option
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -61,10 +68,11 @@ if TYPE_CHECKING:
     "command goes on where it was interrupted.",
 )
 @click.option("--plan", "only_plan", is_flag=True, help="Print the plans as YAML and run nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option("Print the result as JSON.")
 def command(
     preset: str,
     device: str,
+    timeout: float | None,
     batch_size: int | None,
     workers: int | None,
     address: str | None,
@@ -98,6 +106,7 @@ def command(
             preset,
             out=out,
             device=device,
+            timeout=timeout,
             batch_size=batch_size,
             engine=engine(workers, address),
             retry_errors=retry_errors,
@@ -139,7 +148,7 @@ def _print_plans(todo: Sequence[Job], as_json: bool) -> None:
 
     plans = [plan.model_dump(mode="json") for job in todo for plan in job.plans]
     if as_json:
-        click.echo(json.dumps(plans, indent=2))
+        print_json(plans)
     else:
         texts = (yaml.safe_dump(plan, sort_keys=False, default_flow_style=None) for plan in plans)
         click.echo("---\n".join(texts), nl=False)
@@ -168,7 +177,7 @@ def _show(done: Reproduction, console: Console, as_json: bool) -> int:
         console.print(escape(f"- left out: {reason}"))
     console.print(f"{done.seconds:.0f} s; numbers and runs are in [bold]{escape(str(done.folder))}")
     if as_json:
-        click.echo(json.dumps(done.as_dict() | {"out": str(done.folder)}, indent=2))
+        print_json(done.as_dict() | {"out": str(done.folder)})
     return VICTIM_FAILED if done.errors else 0
 
 

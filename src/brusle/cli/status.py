@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Mapping
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
+
+from brusle.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON; with --watch, a line each.")
+@json_option("Print as JSON; with --watch, a line each.")
 @click.option(
     "--watch",
     type=click.FloatRange(min=0, min_open=True, max=86_400),
@@ -37,7 +38,7 @@ def command(run: Path, as_json: bool, watch: float | None) -> None:
     while True:
         found = look(run)
         if as_json:
-            click.echo(json.dumps(found, indent=None if watch else 2))
+            print_json(found, indent=None if watch else 2)
         else:
             if watch and console.is_terminal:
                 console.clear()

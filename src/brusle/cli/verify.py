@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from brusle.cli.output import say
+from brusle.cli.options import timeout_option
+from brusle.cli.output import json_option, print_json, say
 
 
 @click.command()
@@ -16,13 +16,15 @@ from brusle.cli.output import say
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
 @click.option("--data", help="Where the original images are. Default: as the run says.")
 @click.option("--batch-size", type=click.IntRange(min=1), help="Most images per model call.")
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@timeout_option
+@json_option("Print the findings as JSON.")
 def command(
     run: Path,
     victim: str | None,
     device: str,
     data: str | None,
     batch_size: int | None,
+    timeout: float | None,
     as_json: bool,
 ) -> int:
     """Ask the victim again for every success that is stored in the folder RUN.
@@ -35,9 +37,9 @@ def command(
     from brusle.cli import VICTIM_FAILED
     from brusle.evaluation.recheck import recheck
 
-    found = recheck(run, victim, data, device=device, batch_size=batch_size)
+    found = recheck(run, victim, data, device=device, batch_size=batch_size, timeout=timeout)
     if as_json:
-        click.echo(json.dumps(found.as_dict(), indent=2))
+        print_json(found.as_dict())
         return VICTIM_FAILED if found.failed else 0
     how = " in one fresh draw of a randomised victim" if found.randomised else ""
     say(f"{found.held} of {found.checked} successes hold{how} ({found.victim})")

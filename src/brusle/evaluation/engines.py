@@ -19,7 +19,7 @@ from brusle.loop import Progress, run
 from brusle.oracle import SEVERAL, Memory, Victim
 from brusle.problems import Problems
 from brusle.results import AttackResult
-from brusle.victims import as_victim
+from brusle.victims import as_victim, timed
 
 _BATCHES = 4  # in a local shard: few enough to be small, enough to keep the batch full
 
@@ -91,15 +91,18 @@ class Recipe:
         victim: a name, a module or a victim.
         device: where it runs.
         defences: defences before it.
+        timeout: most seconds that one call of it may take; None is no limit.
     """
 
     victim: Any
     device: str = "auto"
     defences: tuple[str, ...] = ()
+    timeout: float | None = None
 
     def open(self) -> Victim:
         """The victim."""
-        return defend(as_victim(self.victim, self.device), self.defences)
+        victim = defend(as_victim(self.victim, self.device), self.defences)
+        return timed(victim, self.timeout)
 
 
 OnRows = Callable[[Shard, list[Row]], None]

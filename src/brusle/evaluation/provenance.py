@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import brusle
-from brusle.victims.weights import digest
+from brusle.victims.fingerprints import UNSURE, digest
 
 
 def provenance(device: torch.device) -> dict[str, Any]:
@@ -59,6 +59,16 @@ def fingerprint(victim: Any) -> str:
     if isinstance(module, torch.nn.Module):
         return digest(module)
     return str(getattr(victim, "fingerprint", ""))
+
+
+def notes_on_weights(weights: str) -> list[str]:
+    """What a reader should know of a `fingerprint`."""
+    if not weights.endswith(UNSURE):
+        return []
+    return [
+        "a part of the victim's state cannot be compared (it holds something that cannot be taken "
+        "apart, or does not tell its state): if only that changes, results of both are mixed"
+    ]
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

@@ -8,19 +8,28 @@ delivered is given to another: no attack is counted twice, and none that was sto
 from __future__ import annotations
 
 import os
+import re
+import secrets
+import socket
+import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 import brusle
-from brusle.errors import BrusleError, InputError, VictimError, VictimUnavailable
+from brusle.calls import call
+from brusle.errors import BrusleError, InputError, VictimError, VictimUnavailable, first_line
 from brusle.evaluation.engines import OnProgress, OnRows, Recipe, Shard, attack
 from brusle.evaluation.provenance import fingerprint
 from brusle.evaluation.store import Row
@@ -31,6 +40,10 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _TRIES = 3  # of a shard without a single new row, before it is given up
+_WAIT = 20.0  # seconds for a cluster to let us in
+_SILENCE = 15.0  # seconds of a dead cluster, before we say so
+_LOOK = 2.0  # seconds between two looks at the head
+_REFUSED = re.compile("Unauthenticated|InvalidAuthToken|AuthenticationError")
 _SHARDS = 2  # for each worker and setting: more wait less for the last, fewer have fuller batches
 
 
@@ -73,16 +86,10 @@ class Ray:
     ) -> None:
         """All shards, several at a time."""
         ray = _import()
-        began = not ray.is_initialized()
-        if began:
-            _start(ray, self)
-        try:
+        with _connected(ray, self):
             order = _Order(uuid.uuid4().hex, recipe, fingerprint(victim), brusle.__version__)
             gpus = 1 if victim.device.type == "cuda" else 0
             _Crew(ray, order, self.workers, gpus, on_rows, on_progress).work(iter(shards))
-        finally:
-            if began:
-                ray.shutdown()
 
 
 @dataclass(frozen=True)
@@ -159,6 +166,8 @@ class _Crew:
             num_returns="streaming",
             scheduling_strategy="SPREAD",
         )(_work)
+        self._pulse = _Pulse(ray)
+        self._cores = 1
         self._trouble: VictimUnavailable | None = None
         self._again: deque[_Task] = deque()
         self._busy: dict[Any, _Task] = {}
@@ -167,22 +176,34 @@ class _Crew:
         """Until everything is stored; or the victim is in trouble, and what was begun is stored."""
         try:
             while self._hand_out(shards):
-                ready, _ = self._ray.wait(list(self._busy), num_returns=1, fetch_local=False)
+                ready, _ = self._ray.wait(
+                    list(self._busy), num_returns=1, fetch_local=False, timeout=_LOOK
+                )
+                if not ready:
+                    continue
                 try:
                     self._collect(ready[0])
+                except _ClusterDied:
+                    raise
                 except VictimUnavailable as trouble:
                     self._busy.pop(ready[0], None)
                     self._trouble = self._trouble or trouble
         finally:
-            for stream in self._busy:
-                self._ray.cancel(stream, force=True)
+            if not self._pulse.silent:  # or it would not return
+                for stream in self._busy:
+                    self._ray.cancel(stream, force=True)
         if self._trouble is not None:
             raise self._trouble
 
     def _hand_out(self, shards: Iterator[Shard]) -> bool:
         """Keep all workers busy, and no more in memory than that; whether there is work left."""
+        self._pulse.check()
+        if self._pulse.silent:
+            return True  # nothing new, until it is known whether it comes back
+        if self._workers is None:
+            self._cores = int(self._ray.cluster_resources().get("CPU", 1))
         # machines may come and go; one task more than cores waits where it will be done
-        places = self._workers or 1 + int(self._ray.cluster_resources().get("CPU", 1))
+        places = self._workers or 1 + self._cores
         while len(self._busy) < places and self._trouble is None:
             task = self._again.popleft() if self._again else None
             if task is None:
@@ -195,7 +216,10 @@ class _Crew:
                     break
                 task = _Task(shard)
             task.tries += 1
-            self._busy[self._remote.remote(self._order, task.rest)] = task
+            try:
+                self._busy[self._remote.remote(self._order, task.rest)] = task
+            except self._ray.exceptions.RayError as error:
+                raise _died(first_line(error)) from error
         return bool(self._busy)
 
     def _collect(self, stream: Any) -> None:
@@ -208,6 +232,8 @@ class _Crew:
             return
         except errors.RayTaskError as error:
             raise _plain(error) from error
+        except errors.LocalRayletDiedError as error:
+            raise _died("its process on this machine, the raylet, is gone") from error
         except errors.RayError as error:
             del self._busy[stream]
             self._retry(task, error)
@@ -220,12 +246,60 @@ class _Crew:
         if len(task.done) == len(task.shard):
             return
         if task.tries >= _TRIES:
-            reason = str(error).strip().splitlines()[0]
             raise VictimUnavailable(
-                f"a worker died {_TRIES} times on the same {len(task.rest)} images ({reason}): if "
+                f"a worker died {_TRIES} times on the same {len(task.rest)} images "
+                f"({first_line(error)}): if "
                 f"it ran out of memory, give a smaller --batch-size or fewer --workers"
             ) from error
         self._again.append(task)
+
+
+class _Pulse:
+    """Whether the processes live without which a cluster is dead: its head, and this machine's.
+
+    Ray would wait for them, and then end this process without a word of ours.
+
+    Attributes:
+        silent: one of them did not listen when it was last looked at.
+    """
+
+    def __init__(self, ray: ModuleType) -> None:
+        context = ray.get_runtime_context()
+        (here,) = (node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
+        raylet = f"{here['NodeManagerAddress']}:{here['NodeManagerPort']}"
+        self._parts = {context.gcs_address: "head", raylet: "process on this machine"}
+        self.silent = False
+        self._heard = self._looked = time.monotonic()
+
+    def check(self) -> None:
+        """Look now and then; raise if one has been silent for too long."""
+        now = time.monotonic()
+        if now < self._looked + _LOOK:
+            return
+        self._looked = now
+        dead = [f"{what} at {where}" for where, what in self._parts.items() if not _listens(where)]
+        self.silent = bool(dead)
+        if not dead:
+            self._heard = now
+        elif now > self._heard + _SILENCE:
+            raise _died(f"its {dead[0]} has not answered for {_SILENCE:.0f} s")
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_LOOK).close()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+class _ClusterDied(VictimUnavailable):
+    """Nobody is left to work."""
+
+
+def _died(reason: str) -> _ClusterDied:
+    return _ClusterDied(f"the Ray cluster has died: {reason}")
 
 
 _OPEN: dict[str, Victim] = {}  # in a worker: the victim of the evaluation it serves
@@ -292,7 +366,12 @@ def _import() -> ModuleType:
     return ray
 
 
-def _start(ray: ModuleType, engine: Ray) -> None:
+@contextmanager
+def _connected(ray: ModuleType, engine: Ray) -> Iterator[None]:
+    """In a cluster: the one that this process is in, the one at the address, or one of our own."""
+    if ray.is_initialized():
+        yield
+        return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # whom it tests is nobody's business
     options: dict[str, Any] = {"address": engine.address}
     if engine.address is None:
@@ -303,8 +382,110 @@ def _start(ray: ModuleType, engine: Ray) -> None:
             "include_dashboard": False,
             "runtime_env": path,
         }
+    with _token(engine.address):
+        try:
+            ray.init(log_to_driver=False, logging_level="ERROR", **options)
+        except (ValueError, RuntimeError, OSError, ray.exceptions.RayError) as error:
+            raise InputError(
+                f"Ray does not start ({first_line(error)}): see its address and its logs"
+            ) from error
+        try:
+            yield
+        except _ClusterDied:
+            with suppress(TimeoutError):  # it may wait for the dead
+                call(ray.shutdown, _LOOK)
+            raise
+        except BaseException:
+            ray.shutdown()
+            raise
+        ray.shutdown()
+
+
+@contextmanager
+def _token(address: str | None) -> Iterator[None]:
+    """What Ray's authentication needs; the user's own settings win.
+
+    Since 2.60, Ray writes a token into the home folder for a cluster on this machine, and from then
+    on ``ray start --head`` asks for it. A cluster of ours gets a token of its own and leaves none
+    behind. One at an address is asked whether it wants a token: Ray would not show it by itself.
+    """
+    mode, secret = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"
+    before = {name: os.environ.get(name) for name in (mode, secret)}
+    if address is not None:
+        os.environ[mode] = _admission(address)
+    elif before[mode] is None:
+        os.environ[mode] = "token"
+        if not _has_token():
+            os.environ[secret] = secrets.token_hex(32)
+    _read_token_again()
     try:
-        ray.init(log_to_driver=False, logging_level="ERROR", **options)
-    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"Ray does not start ({reason}): see its address and its logs") from error
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+        _read_token_again()
+
+
+def _admission(address: str) -> str:
+    """The authentication mode in which a cluster lets us in; raise if there is none."""
+    if ":" in address and not address.startswith("ray://") and not _listens(address):
+        raise InputError(f"nobody listens at {address}: is it the address of a Ray cluster?")
+    chosen = os.environ.get("RAY_AUTH_MODE")
+    reason = ""
+    for mode in [chosen] if chosen else ["disabled", "token"]:
+        if mode == "token" and not _has_token():
+            break
+        reason = _knock(address, mode)
+        if not reason:
+            return mode
+        if not _REFUSED.search(reason):
+            raise InputError(f"there is no Ray cluster at {address} ({reason}): see its address")
+    raise InputError(
+        f"the Ray cluster at {address} wants another token: copy ~/.ray/auth_token of its first "
+        f"machine, or set RAY_AUTH_TOKEN"
+    )
+
+
+def _knock(address: str, mode: str) -> str:
+    """Why a cluster does not let us in, or empty; asked by a process, since Ray may wait long."""
+    script = "import sys, ray; ray.init(sys.argv[1], log_to_driver=False); ray.shutdown()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, address],
+        env=os.environ | {"RAY_AUTH_MODE": mode},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
+    assert process.stderr is not None
+    late = threading.Timer(_WAIT, process.kill)
+    late.start()
+    reason = "it does not say why"
+    for line in process.stderr:
+        reason = line.strip() or reason
+        if _REFUSED.search(line):
+            process.kill()  # it would try again for a while
+            break
+    process.stderr.close()
+    code = process.wait()
+    in_time = late.is_alive()
+    late.cancel()
+    if code == 0:
+        return ""
+    known = _REFUSED.search(reason) or in_time
+    return reason if known else f"it did not let us in within {_WAIT:.0f} s"
+
+
+def _has_token() -> bool:
+    """Whether Ray would find a token."""
+    file = os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token"
+    return bool(os.environ.get("RAY_AUTH_TOKEN")) or Path(file).is_file()
+
+
+def _read_token_again() -> None:
+    """Ray keeps what it has read for the whole process; older ones know no tokens."""
+    with suppress(ImportError, AttributeError):
+        raylet: Any = import_module("ray._raylet")
+        raylet.Config.initialize("")
+        raylet.AuthenticationTokenLoader.instance().reset_cache()

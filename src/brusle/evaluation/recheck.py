@@ -25,7 +25,7 @@ from brusle.evaluation.workload import Data, check_fit
 from brusle.oracle import Oracle, Victim, traits
 from brusle.problems import changed_pixels
 from brusle.verify import png_round_trip
-from brusle.victims import default_batch_size
+from brusle.victims import default_batch_size, timed
 
 _FRESH = -1  # a restart that no attack has: another noise than the run has seen
 
@@ -89,6 +89,7 @@ def recheck(
     *,
     device: str = "auto",
     batch_size: int | None = None,
+    timeout: float | None = None,
 ) -> Recheck:
     """Ask the victim again for every success of a run folder.
 
@@ -99,9 +100,10 @@ def recheck(
         data: where the original images are, if not where the run says.
         device: where the victim runs.
         batch_size: most images in one call of the victim; None chooses by image size.
+        timeout: most seconds that one call of the victim may take.
     """
     run = Run.open(folder, data)
-    model = open_victim(run.about, victim, device)
+    model = timed(open_victim(run.about, victim, device), timeout)
     _check_weights(run.about, model)
     run.like = model
     shape = run.about["shape"]

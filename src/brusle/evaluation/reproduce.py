@@ -29,7 +29,7 @@ from brusle.evaluation.statistics import over_seeds, robust_accuracy, success_ra
 from brusle.evaluation.store import Row
 from brusle.files import write_text
 from brusle.oracle import Victim
-from brusle.victims import as_victim, known_victims
+from brusle.victims import as_victim, known_victims, timed
 
 FILE = "reproduction.json"
 _Setting = tuple[str, int, int, int]  # label of the attack, pixels, queries, seed
@@ -241,7 +241,7 @@ def reproduce(
     wanted = preset(name)
     scale = {"limit": limit, "queries": queries, "pixels": pixels, "seed": seed, "targets": targets}
     todo, left_out = jobs(wanted, victim, part, data, **scale)
-    models = [job.open(device) for job in todo]
+    models = [timed(job.open(device), options.get("timeout")) for job in todo]
     folder = default_folder(wanted, todo, models) if out is None else Path(out)
     outcomes = []
     for job, model in zip(todo, models, strict=True):

@@ -20,7 +20,7 @@ from brusle.evaluation.export import write_folder
 from brusle.evaluation.first_look import look_first
 from brusle.evaluation.pairs import Manifest, Targets
 from brusle.evaluation.pending import Pending
-from brusle.evaluation.provenance import fingerprint, provenance
+from brusle.evaluation.provenance import fingerprint, notes_on_weights, provenance
 from brusle.evaluation.runs import Run
 from brusle.evaluation.starts import StartingImages
 from brusle.evaluation.store import GoalName, Record, Row, Store
@@ -49,6 +49,7 @@ def evaluate(
     batch_size: int | None = None,
     eot: int = 1,
     device: str = "auto",
+    timeout: float | None = None,
     engine: Engine | None = None,
     retry_errors: bool = False,
     on_progress: OnSetting | Literal["auto"] | None = "auto",
@@ -79,6 +80,7 @@ def evaluate(
         batch_size: most images in one call of the victim; None chooses by image size.
         eot: answers of a randomised victim that are averaged for every candidate.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
+        timeout: most seconds that one call of the victim may take (see `brusle.victims.timed`).
         engine: who does the work: this process if None, or `brusle.Ray` for several.
         retry_errors: run errors and unverified results again that are stored. What failed for the
             victim's trouble (`brusle.trouble`) is run again in any case.
@@ -95,7 +97,7 @@ def evaluate(
     began = time.monotonic()
     seeds = (seed,) if isinstance(seed, int) else tuple(seed)
     goals = (goal,) if isinstance(goal, str) else tuple(goal)
-    recipe = Recipe(victim, device, tuple(defences))
+    recipe = Recipe(victim, device, tuple(defences), timeout)
     model = recipe.open()
     settings = _settings(_attacks(attacks, goals, model), seeds, eot)
     aims = targets if any(setting.goal == "targeted" for setting in settings) else 0
@@ -130,6 +132,7 @@ def evaluate(
 
             shards = _shards(todo, work, starting, engine, batch_size, pending, model)
             engine.run(recipe, model, shards, keep, watch)
+        _note_other_weights(store, model)
         wanted = {setting.goal: _wanted(work, setting.goal) for setting in settings}
         records = [part.record for part in todo]
         run = Run(store, folder, records, wanted, work.originals)
@@ -334,6 +337,7 @@ def _introduce(
             )
     store.know([(name, *facts) for name, facts in work.manifest.known.items()])
     notes = [note for setting in settings for note in notes_on(setting.attack, victim)]
+    notes += notes_on_weights(now["weights"])
     session = {
         "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "plan": dict(plan or {}),
@@ -350,6 +354,18 @@ def _introduce(
             "sessions": [*before.get("sessions", ()), session],
         }
     )
+
+
+def _note_other_weights(store: Store, victim: Victim) -> None:
+    """A module that learns while it answers is another one in the end."""
+    about = store.about()
+    if fingerprint(victim) == about["weights"]:
+        return
+    note = (
+        f"the weights of {victim.name} changed while it was attacked: rows are of different "
+        f"weights, and another order or batch size may give others"
+    )
+    store.note({"notes": list(dict.fromkeys([*about["notes"], note]))})
 
 
 def _attacks(

@@ -8,7 +8,7 @@ from brusle.victims.registry import (
     load_victim,
     resolve_device,
 )
-from brusle.victims.wrappers import FunctionVictim, TorchVictim, normalised, wrap
+from brusle.victims.wrappers import FunctionVictim, TorchVictim, normalised, timed, wrap
 
 __all__ = [
     "FunctionVictim",
@@ -21,5 +21,6 @@ __all__ = [
     "load_victim",
     "normalised",
     "resolve_device",
+    "timed",
     "wrap",
 ]

@@ -14,7 +14,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from brusle.calls import same_folder
 from brusle.errors import BrusleError, InputError, VictimError, first_line
+from brusle.leaving import no_hard_exit
 from brusle.names import Name, plain_value
 from brusle.oracle import Victim
 from brusle.victims.registry import as_victim
@@ -31,19 +33,15 @@ def from_python(name: Name, device: torch.device) -> Victim:
         factory = getattr(module, factory_name, None)
         if not callable(factory):
             raise InputError(f"{module_name} has no function {factory_name}")
-        try:
+        with _own_code(f"{name.text} failed"):
             result = factory(**_options(name))
-        except Exception as error:
-            raise VictimError(f"{name.text} failed: {_told(error)}") from error
     return _victim(result, name, device)
 
 
 def from_plugin(name: Name, device: torch.device, point: EntryPoint) -> Victim:
     """What another package's loader returns for what stands behind the colon."""
-    try:
+    with _own_code(f"{name.text} failed in {point.value}"):
         result = point.load()(name.rest, device, **_options(name))
-    except Exception as error:
-        raise VictimError(f"{name.text} failed in {point.value}: {_told(error)}") from error
     return _victim(result, name, device)
 
 
@@ -61,17 +59,28 @@ def _options(name: Name) -> dict[str, Any]:
 
 
 def _import(module: str, name: Name) -> Any:
+    with _own_code(f"{name.text} failed"):
+        try:
+            return import_module(module)
+        except ModuleNotFoundError as error:
+            if not error.name or not f"{module}.".startswith(f"{error.name}."):
+                raise
+            missing = error.name
+    raise InputError(
+        f"{name.text!r}: there is no module {missing} here or among the installed packages"
+    )
+
+
+@contextmanager
+def _own_code(failure: str) -> Iterator[None]:
+    """Whatever is raised here is the victim's failure, also an attempt to end the program."""
     try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name and f"{module}.".startswith(f"{error.name}."):
-            raise InputError(
-                f"{name.text!r}: there is no module {error.name} here or among the installed "
-                f"packages"
-            ) from error
-        raise VictimError(f"{name.text} failed: {_told(error)}") from error
-    except Exception as error:
-        raise VictimError(f"{name.text} failed: {_told(error)}") from error
+        with no_hard_exit(), same_folder():
+            yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise VictimError(f"{failure}: {_told(error)}") from error
 
 
 @contextmanager
@@ -85,7 +94,7 @@ def _current_folder_first() -> Iterator[None]:
         sys.path.remove(folder)
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     """Type, message and the line of the caller's code at which an error arose."""
     if isinstance(error, SyntaxError):
         return f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})"

@@ -19,6 +19,7 @@ from brusle.goals import Output
 from brusle.names import Name, hint
 from brusle.normalisation import normalise
 from brusle.victims.batches import in_fixed_batches
+from brusle.victims.fingerprints import digest
 from brusle.victims.options import (
     Normalisation,
     need,
@@ -28,7 +29,7 @@ from brusle.victims.options import (
     take_size,
     whole_framing,
 )
-from brusle.victims.weights import digest, what_is
+from brusle.victims.weights import what_is
 from brusle.victims.wrappers import TorchVictim, _check_kind, _check_output
 
 Layout = Literal["nchw", "nhwc"]

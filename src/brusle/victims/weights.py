@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pickle
 import re
@@ -106,16 +105,6 @@ def load_weights(module: nn.Module, weights: Mapping[str, Tensor], path: str) ->
     if strange:
         raise VictimError(f"{path} has {strange[0]}, which the architecture does not have")
     module.load_state_dict(dict(weights), strict=False)
-
-
-def digest(module: nn.Module) -> str:
-    """A short hash of all weights and statistics of a net."""
-    whole = hashlib.sha256()
-    for name, value in sorted(module.state_dict().items()):
-        if isinstance(value, Tensor):  # modules may keep other things there
-            plain = value.detach().cpu().contiguous().reshape(-1)
-            whole.update(name.encode() + plain.view(torch.uint8).numpy().tobytes())
-    return whole.hexdigest()[:16]
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from brusle.allocation import keep_freed_memory
 from brusle.data.images import Framing
 from brusle.errors import InputError, VictimError
 from brusle.goals import Output
-from brusle.oracle import Victim
+from brusle.oracle import Victim, traits
 from brusle.trouble import PATIENCE, Patience
 from brusle.victims.borrowing import Placed, evaluating
 from brusle.victims.fusion import Fused
@@ -29,7 +29,8 @@ class TorchVictim:
 
     The module is in evaluation mode whenever it is asked, and given back in the mode that each of
     its layers was in. It is not moved or converted: where it is on another device or of another
-    type, a copy answers, which follows the module's weights. Queries run in inference mode.
+    type, a copy answers, which follows the module's weights. One that casts its images itself keeps
+    its types. Queries run in inference mode.
 
     Attributes:
         module: the model, normalisation included (see `normalised`).
@@ -71,14 +72,14 @@ class TorchVictim:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Scores of ``(n, c, h, w)`` images."""
-        with self.borrowed() as module, torch.inference_mode():
-            return self._scores(self._runner(module), images)
+        with evaluating(self.module), torch.inference_mode():
+            return self._placed.answer(lambda net: self._scores(self._runner(net), images))
 
     def graph(self, images: Tensor) -> Tensor:
         """Scores that autograd can follow back to the images."""
         # not the merged twin: its weights may have been made in inference mode
-        with self.borrowed() as module:
-            return self._scores(module, images)
+        with evaluating(self.module):
+            return self._placed.answer(lambda net: self._scores(net, images))
 
     @contextmanager
     def borrowed(self) -> Iterator[nn.Module]:
@@ -164,18 +165,20 @@ class FunctionVictim:
 
 
 @dataclass(frozen=True)
-class Named:
-    """A victim under the name that it was asked for by; all else is the victim's own.
+class Asked:
+    """A victim as it was asked for, by name and with patience; all else is the victim's own.
 
     Runs are stored under the name of their victim, and it is opened again by that name.
 
     Attributes:
         victim: the victim.
         name: for messages and reports.
+        patience: how long it is waited for.
     """
 
     victim: Victim
     name: str
+    patience: Patience
 
     @property
     def output(self) -> Output:
@@ -204,7 +207,22 @@ def named(victim: Victim, name: str) -> Victim:
         return victim
     if isinstance(victim, TorchVictim | FunctionVictim):
         return replace(victim, name=name)
-    return Named(victim, name)
+    return Asked(victim, name, traits(victim).patience)
+
+
+def timed(victim: Victim, seconds: float | None) -> Victim:
+    """``victim``, with a limit on the seconds that one call of it may take.
+
+    A call that takes longer is the victim's trouble: it is made again as its patience allows, and
+    then the attack or evaluation ends as if the victim could not be reached.
+
+    Args:
+        victim: the victim.
+        seconds: the limit; None leaves it as it is.
+    """
+    if seconds is None:
+        return victim
+    return Asked(victim, victim.name, replace(traits(victim).patience, call=seconds))
 
 
 def wrap(
@@ -287,7 +305,8 @@ class OutputKindError(VictimError):
 
 def _check_kind(scores: Tensor, output: Output, name: str) -> Tensor:
     """Raise if scores are plainly not of the declared kind; wrong shapes are the oracle's."""
-    if scores.dim() == 2 and scores.numel() and bool(scores.isfinite().all()):
+    real = scores.dim() == 2 and scores.numel() and not scores.is_complex()
+    if real and bool(scores.isfinite().all()):
         wrong = contradiction(scores, output, name)
         if wrong:
             raise OutputKindError(wrong)

@@ -161,7 +161,7 @@ class MaskBandit(Bandit):
     def _kinship(self, shared: Tensor) -> Tensor:
         """Covariance of the residuals of masks that share so many elements."""
         b = self.settings.pixels
-        return _RESIDUAL_SHARE * b * torch.exp((shared - b) / (_RESIDUAL_REACH * b))
+        return _RESIDUAL_SHARE * b * torch.exp((shared - b).float() / (_RESIDUAL_REACH * b))
 
     def _swaps(self) -> Tensor:
         """``(n,)``: how many elements change; it falls from all to one."""
