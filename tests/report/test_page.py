@@ -379,7 +379,7 @@ def test_provenance_is_told(tmp_path) -> None:
     text = read(make_run(tmp_path, [(setting(), MIXED)])).text
     for fact in (
         "feed",
-        "abcdef123456+",
+        "abcdef123456",
         "2026-01-02T03:04:05Z",
         "0123456789abcdef",
         '"limit": 20',

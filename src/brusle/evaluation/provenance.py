@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import brusle
+from brusle.evaluation.revision import git_revision
 from brusle.victims.weights import digest
 
 
@@ -30,24 +30,6 @@ def provenance(device: torch.device) -> dict[str, Any]:
     }
 
 
-def git_revision(folder: Path, file: str | None = None) -> str | None:
-    """The commit that is checked out in ``folder``, with "+" if files differ from it.
-
-    Args:
-        folder: the folder.
-        file: a file in it that must be under version control: an installed package may lie
-            inside somebody else's repository.
-
-    Returns:
-        None if there is no repository.
-    """
-    commit = _git(folder, "rev-parse", "HEAD")
-    if commit is None or (file and _git(folder, "ls-files", "--error-unmatch", file) is None):
-        return None
-    changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
-    return commit[:12] + ("+" if changed else "")
-
-
 def fingerprint(victim: Any) -> str:
     """A hash of the weights of a victim, behind its defences; empty if it cannot be told.
 
@@ -59,15 +41,6 @@ def fingerprint(victim: Any) -> str:
     if isinstance(module, torch.nn.Module):
         return digest(module)
     return str(getattr(victim, "fingerprint", ""))
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    command = ["git", "-C", str(folder), *arguments]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return found.stdout.strip()
 
 
 def _processor() -> str:
