@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 from stores import make_run, minimal, needing, row, rows_of, setting
+from tampering import tamper
 
 from brusle.data import Dataset
 from brusle.errors import InputError
@@ -273,9 +274,7 @@ def pictured(folder, name="<b>one</b>", **about):
     won = row(problem, image=name, label=0, edits=edits, pixels=1, clean_label=0, final_label=1)
     data = Dataset("arrays", image[None], torch.tensor([0]), (), (name,))
     run = make_run(folder, [(setting(**about.pop("setting", {})), [won])], data, **about)
-    with Store.write(folder) as store:
-        store._connection.execute("UPDATE images SET sha256 = ?", (image_hash(image),))
-        store._connection.commit()
+    tamper(folder, "images", sha256=image_hash(image))
     return run, changed
 
 

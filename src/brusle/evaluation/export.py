@@ -41,7 +41,7 @@ def export_rows(folder: str | Path, path: str | Path) -> int:
 
 def stored_rows(run: Run) -> Iterator[dict[str, Any]]:
     """Rows with all details; edits are a list of row, column and colour (8-bit levels)."""
-    width = int(run.about["shape"][2])
+    width = int(run.fact("shape")[2])
     for setting in run.settings:
         for row in run.stored(setting):
             details = {"seconds": row.seconds, "edits": _edits(row, width)}
@@ -68,7 +68,7 @@ def export_images(folder: str | Path, out: str | Path, data: Data | None = None)
         The number of images.
     """
     run = Run.open(folder, data)
-    channels = run.about["shape"][0]
+    channels = run.fact("shape")[0]
     if channels not in _PICTURES:
         raise InputError(f"PNG knows no images of {channels} channels: take --npz")
     return write_images(run, Path(out))
@@ -76,7 +76,7 @@ def export_images(folder: str | Path, out: str | Path, data: Data | None = None)
 
 def write_images(run: Run, out: Path) -> int:
     """The same of a run; images that no picture format can hold are left out."""
-    if run.about["shape"][0] not in _PICTURES:
+    if run.fact("shape")[0] not in _PICTURES:
         return 0
     count = 0
     for setting, row, image in run.adversarial():

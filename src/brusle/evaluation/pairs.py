@@ -20,8 +20,9 @@ import torch
 from torch import Tensor
 
 from brusle import rng
-from brusle.data import Dataset, Source, source
+from brusle.data import Dataset, Source, risk, source
 from brusle.errors import DataError, InputError, VictimError
+from brusle.names import require_harmless
 from brusle.oracle import Oracle, traits
 from brusle.victims import as_victim, default_batch_size
 
@@ -123,6 +124,7 @@ class Manifest:
         Args:
             like: the victim that photographs are framed for.
         """
+        require_harmless("the manifest", "data", self.data, risk(self.data))
         place, names = source(self.data, like=like), tuple(self.known)
         labels = torch.tensor([entry.label for entry in self.entries])
         images = Originals(place, self.known).take(names)

@@ -7,6 +7,7 @@ from brusle.victims.registry import (
     known_victims,
     load_victim,
     resolve_device,
+    risk,
 )
 from brusle.victims.wrappers import FunctionVictim, TorchVictim, normalised, wrap
 
@@ -21,5 +22,6 @@ __all__ = [
     "load_victim",
     "normalised",
     "resolve_device",
+    "risk",
     "wrap",
 ]
