@@ -17,6 +17,7 @@ from brusle.data.sets import Source, as_images, file_names
 from brusle.errors import DataError, InputError
 from brusle.names import Name
 from brusle.oracle import Traits
+from brusle.special_files import refuse_special
 
 _CHANNELS = (1, 3, 4)
 
@@ -56,6 +57,7 @@ def npz(name: Name, like: Traits) -> Source:
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     wanted = ("images", "x", "labels", "y", "classes", "names")
+    refuse_special(path)
     try:
         if not zipfile.is_zipfile(path) and path.is_file():
             raise DataError(f"{path} is no .npz file: save it with numpy.savez")

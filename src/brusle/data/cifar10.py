@@ -28,6 +28,7 @@ from brusle.data.stored import data_folder, file_bytes, split_of
 from brusle.errors import DataError
 from brusle.names import Name
 from brusle.oracle import Traits
+from brusle.special_files import refuse_special
 
 CLASSES = (
     "airplane",
@@ -111,6 +112,7 @@ def _pixels(records: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _picture(path: Path) -> _Batch:
+    refuse_special(path)
     try:
         with Image.open(path) as file:
             (width, height), mode = file.size, file.mode
@@ -137,6 +139,7 @@ def _unreadable(path: Path, error: Exception) -> DataError:
 
 
 def _labels(path: Path) -> NDArray[np.int64]:
+    refuse_special(path)
     try:
         labels = np.asarray(json.loads(path.read_text()))
     except (OSError, ValueError) as error:

@@ -15,6 +15,7 @@ from brusle.data.sets import Source, file_names
 from brusle.errors import DataError, InputError
 from brusle.names import Name, hint
 from brusle.oracle import Traits
+from brusle.special_files import refuse_special
 
 _SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
@@ -135,6 +136,7 @@ def _from_csv(path: Path, known: Sequence[str] | None) -> _Listing:
     files: list[Path] = []
     labels: list[int] = []
     names: dict[int, str] = {}
+    refuse_special(path)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file)

@@ -18,6 +18,7 @@ from brusle.data.stored import data_folder, file_bytes, split_of
 from brusle.errors import DataError
 from brusle.names import Name
 from brusle.oracle import Traits
+from brusle.special_files import refuse_special
 
 _IMAGE = 3 * 96 * 96  # bytes
 
@@ -47,6 +48,7 @@ def source(name: Name, like: Traits) -> Source:
 
 
 def _lines(path: Path) -> tuple[str, ...]:
+    refuse_special(path)
     try:
         return tuple(path.read_text().split())
     except OSError as error:

@@ -17,6 +17,7 @@ from brusle.data.images import Framing
 from brusle.errors import InputError, VictimError, first_line
 from brusle.goals import Output
 from brusle.names import Name
+from brusle.special_files import refuse_special
 from brusle.victims.wrappers import TorchVictim, normalised
 
 _AUTOATTACK = "git+https://github.com/fra31/auto-attack"
@@ -76,6 +77,7 @@ def take_classes(name: Name) -> int | tuple[str, ...] | None:
         return None
     if text.isdigit() and int(text) > 1:
         return int(text)
+    refuse_special(text)
     try:
         content = Path(text).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

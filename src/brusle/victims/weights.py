@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from brusle.errors import VictimError, first_line
+from brusle.special_files import refuse_special
 
 Held = Literal["checkpoint", "pickle", "safetensors", "torchscript", "export", "other"]
 _USUAL_KEYS = ("state_dict", "model_state_dict", "model", "net", "weights")
@@ -28,6 +29,7 @@ def what_is(path: str) -> Held:
     Raises:
         VictimError: if it cannot be a model of any kind.
     """
+    refuse_special(path)
     try:
         with open(path, "rb") as file:
             head = file.read(512)
