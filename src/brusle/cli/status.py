@@ -66,14 +66,17 @@ def is_written(folder: Path) -> bool:
 
     from brusle.evaluation.store import LOCK
 
+    path = folder / LOCK
+    if not path.is_file():
+        return False  # nothing was ever written here
     try:
-        with (folder / LOCK).open() as lock:
+        with path.open() as lock:
             # shared, so that two who look do not take each other for a run; closing releases it
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:
-        return False  # no lock: nothing was ever written here
+        return False
     return False
 
 

@@ -141,7 +141,11 @@ class Plan(BaseModel):
         named = [("victim", self.victim, victims.risk(self.victim))]
         named += [("defences", spec, defences.risk(spec)) for spec in self.defences]
         named.append(("data", self.data, data.risk(self.data)))
-        return [(key, f"{key} {name}, which {risk}") for key, name, risk in named if risk]
+        return [
+            (key, f"{key.removesuffix('s')} {name}, which {risk}")
+            for key, name, risk in named
+            if risk
+        ]
 
     def evaluate(
         self,
