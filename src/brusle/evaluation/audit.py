@@ -102,7 +102,8 @@ class Witness:
         scores = np.frombuffer(row.scores)
         if not len(scores) or not np.isfinite(scores).all():
             return  # the victim has failed, and its row says so
-        if max(row.label, row.target or 0, row.final_label) >= len(scores) or row.final_label < 0:
+        labels = (row.label, row.target or 0, row.final_label)
+        if not all(0 <= label < len(scores) for label in labels):
             yield f"a label that is none of its {len(scores)} scores"
         elif scores[row.final_label] < scores.max():
             yield f"its final label is {row.final_label}, and its scores say {scores.argmax()}"

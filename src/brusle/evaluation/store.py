@@ -300,11 +300,17 @@ class Store:
         lock.write(str(os.getpid()))
         lock.flush()
         name = str(folder / FILE)
-        store = cls(_connect(name), name, lock)
-        with store._guard():
-            store._connection.execute("PRAGMA journal_mode = WAL")
-            store._connection.execute("PRAGMA synchronous = FULL")
-        store._prepare()
+        try:
+            connection = _connect(name)
+        except DataError:
+            lock.close()
+            raise
+        store = cls(connection, name, lock)
+        with store._closed_if_useless():
+            with store._guard():
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = FULL")
+            store._prepare()
         return store
 
     @classmethod
@@ -314,7 +320,8 @@ class Store:
         if not path.is_file():
             raise DataError(f"{folder} holds no run: give the folder of an evaluation (--out)")
         store = cls(_connect(str(path), _is_frozen(path)), str(path), None)
-        store._check_format()
+        with store._closed_if_useless():
+            store._check_format()
         return store
 
     @classmethod
@@ -513,6 +520,8 @@ class Store:
                 raise sqlite3.DatabaseError(verdict)
             if self._connection.execute("PRAGMA foreign_key_check").fetchone():
                 raise sqlite3.DatabaseError("it has rows of a setting that it does not have")
+        for look in (self.about, self.keys, self.images):
+            look()  # raises if something is not as it was stored
 
     def _layout(self) -> list[tuple[str, str, str]]:
         return _layout(self._connection)
@@ -528,6 +537,15 @@ class Store:
             f"{self._name} is damaged or was changed: {' '.join(found.split())}; "
             f"restore it from a copy, or move it away to begin anew"
         )
+
+    @contextmanager
+    def _closed_if_useless(self) -> Iterator[None]:
+        """Let go of file and lock if the store turns out not to be one."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
