@@ -23,6 +23,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, fields
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Literal, get_args
@@ -509,19 +510,32 @@ class Store:
                 found = self._connection.execute(
                     "SELECT value FROM about WHERE key = 'format'"
                 ).fetchone()
-        found = found and str(found[0]).strip('"')
+        found = found and " ".join(str(found[0])[:40].strip('"').split())
         if found != _FORMAT:
             raise DataError(f"{self._name} is of format {found}, not {_FORMAT}: another version")
         with self._guard():
             if self._layout() != _expected_layout():
                 raise sqlite3.DatabaseError("its tables are not those that brusle makes")
-            verdict = self._connection.execute("PRAGMA quick_check").fetchone()[0]
+            verdict = self._connection.execute("PRAGMA integrity_check").fetchone()[0]
             if verdict != "ok":
                 raise sqlite3.DatabaseError(verdict)
             if self._connection.execute("PRAGMA foreign_key_check").fetchone():
                 raise sqlite3.DatabaseError("it has rows of a setting that it does not have")
+            # some versions of SQLite do not look at the order of tables without row ids
+            self._check_order("SELECT setting, problem FROM rows")
+            self._check_order("SELECT name FROM images")
         for look in (self.about, self.keys, self.images):
             look()  # raises if something is not as it was stored
+
+    def _check_order(self, query: str) -> None:
+        """Raise if keys are not found in their order, where SQLite would look for them in vain."""
+        keys = self._connection.execute(query).fetchall()
+        try:
+            ordered = all(one < other for one, other in pairwise(keys))
+        except TypeError:  # a text among numbers
+            ordered = False
+        if not ordered:
+            raise sqlite3.DatabaseError("rows are out of order")
 
     def _layout(self) -> list[tuple[str, str, str]]:
         return _layout(self._connection)
