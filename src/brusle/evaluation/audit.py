@@ -82,9 +82,9 @@ class Witness:
         if not (math.isfinite(row.seconds) and row.seconds >= 0):
             yield f"its seconds are {row.seconds}"
         if row.queries != row.initial + row.search:
-            yield f"{row.queries} queries, of which {row.initial} initial and {row.search} search"
+            yield f"{row.queries} queries, but {row.initial} initial and {row.search} search"
         if row.queries > self.setting.queries:
-            yield f"{row.queries} queries, of which {self.setting.queries} are allowed"
+            yield f"{row.queries} queries, and {self.setting.queries} are allowed"
         if row.backward > (row.queries if self.setting.needs == "gradients" else 0):
             yield f"{row.backward} gradients in {row.queries} queries"
         if row.status != "error" and row.clean != self.setting.eot:

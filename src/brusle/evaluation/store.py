@@ -474,7 +474,10 @@ class Store:
         rows = []
         for found in self.examine(setting):
             if found.row is None or found.fault:
-                raise self._damage(f"image {found.image!r} of setting {setting}: {found.fault}")
+                raise self._damage(
+                    f"image {found.image!r} of setting {setting}: {found.fault} (`brusle verify` "
+                    f"lists all such rows)"
+                )
             rows.append(found.row)
         return rows
 
