@@ -305,8 +305,8 @@ def _introduce(
         | {
             "like": likeness(victim),
             "shape": list(work.shape),
-            "classes": list(work.place.classes),
-            "randomised": traits(victim).randomised,
+            "classes": [str(name) for name in work.place.classes],
+            "randomised": bool(traits(victim).randomised),
             "notes": list(dict.fromkeys([*before.get("notes", ()), *notes])),
             "sessions": [*before.get("sessions", ()), session],
         }

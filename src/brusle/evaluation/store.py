@@ -384,7 +384,7 @@ class Store:
                     f"the run folder has results of another image {name} (its pixels or label "
                     f"differ): choose another --out"
                 )
-        items = [_summed(*image) for image in images]
+        items = [_summed(str(name), label, sha256) for name, label, sha256 in images]
         with self._guard():
             self._connection.executemany("INSERT OR IGNORE INTO images VALUES (?, ?, ?, ?)", items)
 
@@ -662,9 +662,11 @@ def _refuse_foreign_journal(path: Path) -> None:
     at a time, so that its journals never name any.
     """
     journal = Path(os.path.realpath(path) + "-journal")
-    if not journal.exists():
+    try:
+        strange = not journal.is_file() or journal.read_bytes().endswith(_NAMES_ANOTHER)
+    except OSError:  # whoever wrote it has just finished
         return
-    if not journal.is_file() or journal.read_bytes()[-len(_NAMES_ANOTHER) :] == _NAMES_ANOTHER:
+    if strange and os.path.lexists(journal):
         raise DataError(f"{journal} was not written by brusle: remove it")
 
 
