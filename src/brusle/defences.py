@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from brusle import rng
 from brusle.errors import InputError
 from brusle.goals import Output
-from brusle.names import hint, plain_value, plugins
+from brusle.names import hint, plain_value, plugin_risk, plugins
 from brusle.oracle import Gives, Victim, put, traits
 from brusle.trouble import Patience
 from brusle.victims.wrappers import named
@@ -30,9 +30,15 @@ from brusle.victims.wrappers import named
 
 @dataclass(frozen=True)
 class Defence:
-    """What all defences share: they pass on what the wrapped ``victim`` says of itself."""
+    """What all defences share: they pass on what the wrapped ``victim`` says of itself.
+
+    Attributes:
+        victim: the wrapped victim.
+        risk: what making it by name does beyond computing, for a message; empty if nothing.
+    """
 
     victim: Victim
+    risk: ClassVar[str] = ""
 
     @property
     def label(self) -> str:
@@ -245,7 +251,7 @@ class LabelOnly(Defence):
         return F.one_hot(scores.argmax(1), scores.shape[1]).to(scores.dtype)
 
 
-DEFENCES: dict[str, Callable[..., Victim]] = {
+DEFENCES: dict[str, type[Defence]] = {
     "rnd": RandomNoise,
     "median": MedianFilter,
     "jpeg": Jpeg,
@@ -269,7 +275,7 @@ def make(spec: str, victim: Victim) -> Victim:
     others = plugins("defences")
     if name not in DEFENCES and name not in others:
         raise InputError(f"unknown defence {name!r}{hint(name, [*DEFENCES, *others])}")
-    build = DEFENCES[name] if name in DEFENCES else others[name].load()
+    build: Callable[..., Victim] = DEFENCES[name] if name in DEFENCES else others[name].load()
     if any(isinstance(value, str | bool) or value is None for value in values):
         raise InputError(f"defence {spec!r}: {rest!r} is no number")
     try:
@@ -278,6 +284,12 @@ def make(spec: str, victim: Victim) -> Victim:
         raise InputError(f"defence {spec!r} has too many or too few values ({error})") from error
     # by this name the run of a defended victim finds its defences again
     return defended if name in DEFENCES else named(defended, f"{victim.name} + {spec}")
+
+
+def risk(spec: str) -> str:
+    """What making the defence ``spec`` does beyond computing; empty if nothing."""
+    name = spec.partition(":")[0]
+    return DEFENCES[name].risk if name in DEFENCES else plugin_risk(plugins("defences").get(name))
 
 
 def defend(victim: Victim, specs: Sequence[str]) -> Victim:

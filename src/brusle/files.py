@@ -65,7 +65,13 @@ def require_file(path: Path) -> None:
         raise DataError(f"cannot open {path}: {reason}") from error
     if stat.S_ISDIR(mode):
         raise DataError(f"cannot open {path}: {os.strerror(errno.EISDIR)}")
-    if not stat.S_ISREG(mode):
+    refuse_special(path)
+
+
+def refuse_special(path: str | Path) -> None:
+    """Raise if ``path`` is a pipe or a device; what is not there is left to whoever opens it."""
+    place = Path(path)
+    if place.exists() and not place.is_file() and not place.is_dir():
         raise DataError(f"cannot open {path}: it is no file but a pipe or a device; remove it")
 
 

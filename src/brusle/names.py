@@ -7,6 +7,7 @@ in the group ``brusle.victims``, ``brusle.data`` or ``brusle.defences``.
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
@@ -128,6 +129,30 @@ def require_ending(path: str | Path, endings: Sequence[str]) -> str:
             f"cannot write {path} in the format of its name: name it {', '.join(endings)}"
         )
     return ending
+
+
+def require_harmless(where: str, what: str, name: str, risk: str) -> None:
+    """Raise if opening what a file names does more than read data.
+
+    Files are mailed and copied, and nobody looks into them first; what a user names is another
+    matter.
+
+    Args:
+        where: the file, for the message.
+        what: what is named, which is the option that a user names it by.
+        name: the name.
+        risk: what opening it does, as the registry of its kind says; empty if it reads data.
+    """
+    if risk:
+        raise InputError(
+            f"{where} names the {what} {name}, which {risk}: if you trust that, say so with "
+            f"--{what} {shlex.quote(name)}"
+        )
+
+
+def plugin_risk(point: EntryPoint | None) -> str:
+    """What opening a name does that a plugin takes."""
+    return "" if point is None else f"runs the installed plugin {point.value}"
 
 
 def plugins(group: str) -> dict[str, EntryPoint]:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -11,13 +10,14 @@ from pathlib import Path
 import pytest
 from entry import run
 from models import integer_model, own_labels, random_images
+from tampering import tamper
 
 import brusle
 from brusle.attacks import BruSLe, SparseRS
 from brusle.cli.status import look
 from brusle.data import load, read_image
 from brusle.evaluation.metrics import Rate
-from brusle.evaluation.store import FILE, Store, is_written
+from brusle.evaluation.store import Store, is_written
 
 
 @pytest.fixture(scope="module")
@@ -162,11 +162,9 @@ def test_verify_holds_until_a_row_is_changed(copy) -> None:
     with Store.read(copy) as store:
         rows = [row for row in store.rows(1) if row.status == "success"]
     assert len(rows) > 2
-    assert answer.stdout == f"{len(rows)} of {len(rows)} successes hold (zoo:cifar10-resnet20)\n"
-    connection = sqlite3.connect(copy / FILE)
-    with connection:
-        connection.execute("UPDATE rows SET edits = ? WHERE problem = ?", (b"", rows[1].problem))
-    connection.close()
+    held = f"{len(rows)} of {len(rows)} successes hold (zoo:cifar10-resnet20)\n"
+    assert answer.stdout == held + "10 of 10 rows are as they were stored\n"
+    tamper(copy, "rows", f"problem = {rows[1].problem}", edits=b"", pixels=0)
     answer = run("verify", str(copy), "--json")
     assert answer.returncode == 3, answer.stderr
     said = json.loads(answer.stdout)
@@ -208,12 +206,8 @@ def test_errors_are_counted_and_run_again(copy) -> None:
         "error": "the victim raised HTTPError: HTTP Error 503: Service Unavailable",
         "unverified": "after an 8-bit PNG round trip the victim says class 3",
     }
-    connection = sqlite3.connect(copy / FILE)
-    with connection:
-        for problem, (status, reason) in zip(before, reasons.items(), strict=False):
-            values = (status, reason, problem)
-            connection.execute("UPDATE rows SET status = ?, error = ? WHERE problem = ?", values)
-    connection.close()
+    for problem, (status, reason) in zip(before, reasons.items(), strict=False):
+        tamper(copy, "rows", f"problem = {problem}", status=status, error=reason)
     answer = run("status", str(copy))
     assert "1 failed for the victim's trouble: the same command runs them again" in answer.stdout
     assert "1 errors or unverified results: --retry-errors runs them again" in answer.stdout

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import sqlite3
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from models import integer_model, own_labels, random_images
+from tampering import tamper
 
 import brusle
 from brusle.attacks import BruSLe
@@ -42,10 +42,7 @@ def folder(run, tmp_path) -> Path:
 
 
 def change(folder: Path, column: str, value, where: str) -> None:
-    with sqlite3.connect(folder / FILE) as connection:
-        changed = connection.execute(f"UPDATE rows SET {column} = ? WHERE {where}", (value,))
-        assert changed.rowcount == 1
-    connection.close()
+    assert tamper(folder, "rows", where, **{column: value}) == 1
 
 
 def first_success(folder: Path, setting: int = 1):
@@ -202,13 +199,13 @@ def test_other_changes_are_found_too(folder, column, reason) -> None:
     image[:, 0, :5] = 1 - image[:, 0, :5]
     far = (10**6).to_bytes(4, "little") + bytes(3)
     changes = {
-        "edits": ("edits", pack_edits(original, image)),
-        "label": ("label", (row.label + 1) % 4),
-        "image": ("image", "99999"),
-        "position": ("edits", far),
-        "length": ("edits", row.edits + b"\0"),
+        "edits": {"edits": pack_edits(original, image), "pixels": 5},
+        "label": {"label": (row.label + 1) % 4},
+        "image": {"image": "99999"},
+        "position": {"edits": far},
+        "length": {"edits": row.edits + b"\0"},
     }
-    change(folder, *changes[column], f"problem = {row.problem} AND setting = 1")
+    tamper(folder, "rows", f"problem = {row.problem} AND setting = 1", **changes[column])
     found = recheck(folder, MODEL.victim(), DATA)
     assert found.failed
     (doubt,) = found.doubts

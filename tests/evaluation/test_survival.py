@@ -292,7 +292,7 @@ def test_a_result_is_stored_once(tmp_path) -> None:
 def test_another_format_is_refused(tmp_path) -> None:
     with Store.write(tmp_path) as store:
         store.note({"format": "brusle-results-9"})
-    with pytest.raises(DataError, match="format brusle-results-9, not brusle-results-2"):
+    with pytest.raises(DataError, match="format brusle-results-9, not brusle-results-3"):
         Store.read(tmp_path)
     assert sqlite3.connect(tmp_path / FILE).execute("SELECT COUNT(*) FROM rows").fetchone() == (0,)
 

@@ -11,7 +11,7 @@ SESSION = {
     "began": "2026-01-02T03:04:05Z",
     "plan": {"limit": 20},
     "pairs": "0123456789abcdef",
-    "provenance": {"brusle": "1.2.3", "torch": "9.9", "git_brusle": "abcdef123456+"},
+    "provenance": {"brusle": "1.2.3", "torch": "9.9", "git_brusle": "abcdef123456"},
 }
 ABOUT = {
     "brusle": "1.2.3",

@@ -11,6 +11,7 @@ import torch
 from pages import Reader
 from PIL import Image
 from stores import make_run, minimal, needing, row, rows_of, setting
+from tampering import tamper
 
 from brusle.data import Dataset
 from brusle.errors import InputError
@@ -232,9 +233,7 @@ def pictured(folder, name="<b>one</b>", **about):
     won = row(problem, image=name, label=0, edits=edits, pixels=1, clean_label=0, final_label=1)
     data = Dataset("arrays", image[None], torch.tensor([0]), (), (name,))
     run = make_run(folder, [(setting(**about.pop("setting", {})), [won])], data, **about)
-    with Store.write(folder) as store:
-        store._connection.execute("UPDATE images SET sha256 = ?", (image_hash(image),))
-        store._connection.commit()
+    tamper(folder, "images", sha256=image_hash(image))
     return run, changed
 
 
@@ -338,7 +337,7 @@ def test_provenance_is_told(tmp_path) -> None:
     text = read(make_run(tmp_path, [(setting(), MIXED)])).text
     for fact in (
         "feed",
-        "abcdef123456+",
+        "abcdef123456",
         "2026-01-02T03:04:05Z",
         "0123456789abcdef",
         '"limit": 20',

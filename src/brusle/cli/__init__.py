@@ -1,7 +1,7 @@
 """The command line. One thin file per command, imported when it is used.
 
 Exit codes: 0 all is well; 1 ``brusle attack`` found no adversarial image; 2 the request was
-wrong; 3 the victim failed, on one image or on all, or a stored success does not hold
+wrong; 3 the victim failed, on one image or on all, or something stored does not hold
 (``brusle verify``); 70 a bug in brusle; 130 interrupted; 141 whoever read the output has left.
 An error is one line; with the variable BRUSLE_TRACEBACK=1 it comes with where it arose.
 """
@@ -36,7 +36,7 @@ _COMMANDS = {
     "status": "Say how far the evaluation in a run folder is.",
     "report": "Write a run folder as one HTML page, or as Markdown.",
     "compare": "Compare runs, or the attacks of one, with intervals.",
-    "verify": "Ask the victim again for every success in a run folder.",
+    "verify": "Look at every row of a run folder, and ask the victim again for every success.",
     "export": "Write the rows and adversarial images of a run folder in other formats.",
     "data": "Fetch data sets that are not bundled.",
     "pairs": "Choose images and target classes for evaluations, and write them down.",

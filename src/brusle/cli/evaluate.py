@@ -141,8 +141,13 @@ def _plan(context: click.Context, config: Path | None) -> Plan:
     }
     if "targets" in given:
         given["targets"] = number_or_all(given["targets"])
-    values = {} if config is None else read_yaml(config)
-    return Plan.of(values | given, "the plan" if config is None else str(config))
+    if config is None:
+        return Plan.of(given)
+    plan = Plan.of(read_yaml(config) | given, str(config))
+    for key, line in plan.risks():
+        if key not in given:
+            click.echo(f"{config} names the {line}", err=True)
+    return plan
 
 
 def _show(run: Run, console: Console, as_json: bool) -> int:

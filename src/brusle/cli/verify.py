@@ -13,6 +13,12 @@ from brusle.cli.output import json_option, print_json, say
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--victim", help="The classifier, by another name than the run knows it by.")
+@click.option(
+    "--defence",
+    "defences",
+    multiple=True,
+    help="A defence before it, instead of the run's; repeat for several, the innermost first.",
+)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
 @click.option("--data", help="Where the original images are. Default: as the run says.")
 @click.option("--batch-size", type=click.IntRange(min=1), help="Most images per model call.")
@@ -21,29 +27,45 @@ from brusle.cli.output import json_option, print_json, say
 def command(
     run: Path,
     victim: str | None,
+    defences: tuple[str, ...],
     device: str,
     data: str | None,
     batch_size: int | None,
     timeout: float | None,
     as_json: bool,
 ) -> int:
-    """Ask the victim again for every success that is stored in the folder RUN.
+    """Look at every row in the folder RUN, and ask the victim again for every success.
 
-    Images are rebuilt from the originals and the stored edits, must keep the pixel budget, and
-    must reach the goal after an 8-bit PNG round trip. Exits with 3 if one does not. A randomised
-    victim is asked once for each, and an answer that misses the goal is no failure. The run's
-    defences are put before --victim, too.
+    Rows must fit their checksums, their images and their settings, and not contradict themselves.
+    Adversarial images are rebuilt from the originals and the stored edits, must keep the pixel
+    budget, get the stored answer, and reach the goal after an 8-bit PNG round trip. Exits with 3
+    if something does not hold. A randomised victim is asked once for each, and an answer that
+    misses the goal is no failure.
+
+    A victim, defence or data that run code of others (python:, plugins, programs in files) are not
+    opened because the folder names them: name them with --victim, --defence and --data. The run's
+    other defences are put before --victim, too.
     """
     from brusle.cli import VICTIM_FAILED
     from brusle.evaluation.recheck import recheck
 
-    found = recheck(run, victim, data, device=device, batch_size=batch_size, timeout=timeout)
+    found = recheck(
+        run,
+        victim,
+        data,
+        defences=defences or None,
+        device=device,
+        batch_size=batch_size,
+        timeout=timeout,
+    )
     if as_json:
         print_json(found.as_dict())
         return VICTIM_FAILED if found.failed else 0
     how = " in one fresh draw of a randomised victim" if found.randomised else ""
     say(f"{found.held} of {found.checked} successes hold{how} ({found.victim})")
+    say(f"{found.sound} of {found.rows} rows are as they were stored")
     for doubt in found.doubts:
         aim = "" if doubt.target is None else f" to {doubt.target}"
-        say(f"  {doubt.attack}: {doubt.image}{aim}: {doubt.reason}")
+        image = f" {doubt.image}{aim}:" if doubt.image else ""
+        say(f"  {doubt.attack}:{image} {doubt.reason}")
     return VICTIM_FAILED if found.failed else 0

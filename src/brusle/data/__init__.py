@@ -1,7 +1,7 @@
 """Images to attack: data sets by name, the bundled sample, and images from files."""
 
 from brusle.data.images import Framing, read_image, save_image
-from brusle.data.registry import known_data, load, source
+from brusle.data.registry import known_data, load, risk, source
 from brusle.data.sets import Dataset, Source
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "known_data",
     "load",
     "read_image",
+    "risk",
     "save_image",
     "source",
 ]

@@ -11,7 +11,7 @@ from brusle.data.bundled import sample
 from brusle.data.folders import folder, imagenet
 from brusle.data.sets import Dataset, Source
 from brusle.errors import DataError, InputError
-from brusle.names import Name, hint, plugins
+from brusle.names import Name, hint, plugin_risk, plugins
 from brusle.oracle import Traits, traits
 
 
@@ -19,34 +19,42 @@ class _Kind(NamedTuple):
     open: Callable[[Name, Traits], Source]
     form: str
     summary: str
+    risk: str  # what opening it does beyond reading data, for a message; empty if nothing
 
 
 _KINDS = {
-    "sample": _Kind(sample, "sample", "200 CIFAR-10 test images, 20 of each class (bundled)"),
+    "sample": _Kind(
+        sample, "sample", "200 CIFAR-10 test images, 20 of each class (bundled)", risk=""
+    ),
     "cifar10": _Kind(
         cifar10.source,
         "cifar10:test|train",
         "CIFAR-10 (`brusle data fetch cifar10`). Options: dir=DIR",
+        risk="",
     ),
     "stl10": _Kind(
         stl10.source,
         "stl10:test|train",
         "STL-10 (`brusle data fetch stl10`). Options: dir=DIR",
+        risk="",
     ),
     "imagenet": _Kind(
         imagenet,
         "imagenet:DIR",
         "ImageNet photographs in class folders or with a labels.csv, framed for the victim",
+        risk="",
     ),
     "folder": _Kind(
         folder,
         "folder:DIR",
         "your images in a folder for each class or with a labels.csv. Options: size=N",
+        risk="",
     ),
     "npz": _Kind(
         npz,
         "npz:FILE",
         "arrays images (or x) and labels (or y). Options: layout=nchw|nhwc",
+        risk="",
     ),
 }
 
@@ -56,6 +64,12 @@ def known_data() -> dict[str, str]:
     lines = {kind.form: kind.summary for kind in _KINDS.values()}
     others = {kind: point for kind, point in plugins("data").items() if kind not in _KINDS}
     return lines | {kind: f"from {point.value}" for kind, point in others.items()}
+
+
+def risk(name: str) -> str:
+    """What opening the data ``name`` does beyond reading data; empty if nothing."""
+    kind = Name.parse(name).kind
+    return _KINDS[kind].risk if kind in _KINDS else plugin_risk(plugins("data").get(kind))
 
 
 def load(name: str = "sample", limit: int | None = None, like: Any = None) -> Dataset:

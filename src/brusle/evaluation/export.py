@@ -35,10 +35,11 @@ def export_rows(folder: str | Path, path: str | Path) -> int:
     path = Path(path)
     ending = require_ending(path, list(_WRITERS))
     run = Run.open(folder)
-    count = sum(sum(counts.values()) for counts in run.store.counts().values())
-    if not count:
-        raise DataError(f"no attack is stored in {folder} yet: wait for the first")
-    _write(_WRITERS[ending], stored_rows(run), path)
+    with run.store:
+        count = sum(sum(counts.values()) for counts in run.store.counts().values())
+        if not count:
+            raise DataError(f"no attack is stored in {folder} yet: wait for the first")
+        _write(_WRITERS[ending], stored_rows(run), path)
     return count
 
 
@@ -71,10 +72,11 @@ def export_images(folder: str | Path, out: str | Path, data: Data | None = None)
         The number of images.
     """
     run = Run.open(folder, data)
-    channels = run.shape[0]
-    if channels not in _PICTURES:
-        raise InputError(f"PNG knows no images of {channels} channels: take --npz")
-    return write_images(run, Path(out))
+    with run.store:
+        channels = run.shape[0]
+        if channels not in _PICTURES:
+            raise InputError(f"PNG knows no images of {channels} channels: take --npz")
+        return write_images(run, Path(out))
 
 
 def write_images(run: Run, out: Path) -> int:
@@ -106,10 +108,12 @@ def export_npz(folder: str | Path, path: str | Path, data: Data | None = None) -
     """
     require_ending(path, [".npz"])
     images, rows, settings = [], [], []
-    for setting, row, image in Run.open(folder, data).adversarial():
-        images.append((image * 255).round().byte().numpy())
-        rows.append(row)
-        settings.append(setting.slug)
+    run = Run.open(folder, data)
+    with run.store:
+        for setting, row, image in run.adversarial():
+            images.append((image * 255).round().byte().numpy())
+            rows.append(row)
+            settings.append(setting.slug)
     if not rows:
         raise DataError(f"no success is stored in {folder}: there is no adversarial image to write")
     arrays = {

@@ -21,10 +21,11 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from brusle import rng
-from brusle.data import Dataset, Source, source
+from brusle.data import Dataset, Source, risk, source
 from brusle.data.sets import MOST_CLASSES
 from brusle.errors import DataError, InputError, VictimError
 from brusle.files import write_text
+from brusle.names import require_harmless
 from brusle.oracle import Oracle, traits
 from brusle.text import brief, shortened
 from brusle.victims import as_victim, default_batch_size
@@ -133,6 +134,7 @@ class Manifest:
         Args:
             like: the victim that photographs are framed for.
         """
+        require_harmless("the manifest", "data", self.data, risk(self.data))
         place, names = source(self.data, like=like), tuple(self.known)
         labels = torch.tensor([entry.label for entry in self.entries])
         images = Originals(place, self.known).take(names)

@@ -30,6 +30,7 @@ from pydantic import (
 )
 
 import brusle
+from brusle import data, defences, victims
 from brusle.attacks import make, standard
 from brusle.attacks.base import AnyAttack
 from brusle.errors import DataError, InputError
@@ -138,6 +139,17 @@ class Plan(BaseModel):
         title = slug(self.victim)[-40:].strip("-")
         parts = (title, hashlib.sha256(facts.encode()).hexdigest()[:12], fingerprint(victim)[:8])
         return Path("runs") / "-".join(filter(None, parts))
+
+    def risks(self) -> list[tuple[str, str]]:
+        """What it names that does more than read data: the key, and a line for people."""
+        named = [("victim", self.victim, victims.risk(self.victim))]
+        named += [("defences", spec, defences.risk(spec)) for spec in self.defences]
+        named.append(("data", self.data, data.risk(self.data)))
+        return [
+            (key, f"{key.removesuffix('s')} {name}, which {risk}")
+            for key, name, risk in named
+            if risk
+        ]
 
     def evaluate(
         self,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import brusle
+from brusle.evaluation.revision import git_revision
 from brusle.victims.fingerprints import UNSURE, digest
 
 
@@ -28,24 +28,6 @@ def provenance(device: torch.device) -> dict[str, Any]:
         "git_brusle": git_revision(Path(brusle.__file__).parent, "__init__.py"),
         "git_here": git_revision(Path.cwd()),
     }
-
-
-def git_revision(folder: Path, file: str | None = None) -> str | None:
-    """The commit that is checked out in ``folder``, with "+" if files differ from it.
-
-    Args:
-        folder: the folder.
-        file: a file in it that must be under version control: an installed package may lie
-            inside somebody else's repository.
-
-    Returns:
-        None if there is no repository.
-    """
-    commit = _git(folder, "rev-parse", "HEAD")
-    if commit is None or (file and _git(folder, "ls-files", "--error-unmatch", file) is None):
-        return None
-    changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
-    return commit[:12] + ("+" if changed else "")
 
 
 def fingerprint(victim: Any) -> str:
@@ -69,15 +51,6 @@ def notes_on_weights(weights: str) -> list[str]:
         "a part of the victim's state cannot be compared (it holds something that cannot be taken "
         "apart, or does not tell its state): if only that changes, results of both are mixed"
     ]
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    command = ["git", "-C", str(folder), *arguments]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return found.stdout.strip()
 
 
 def _processor() -> str:

@@ -1,46 +1,52 @@
-"""A stored evaluation, asked again: does every success hold?
+"""A stored evaluation, looked at again: is every row as it was stored, does every success hold?
 
-Nothing of the run is believed but its rows. Each adversarial image is rebuilt from the original and
-the stored edits, must be the problem that was attacked, keep the pixel budget, and reach its goal
-once more after a round trip through an 8-bit PNG.
+Every row, whatever its status, must fit its checksum, its problem and its setting, and its columns
+must agree with each other (`brusle.evaluation.audit`). Each adversarial image is rebuilt from the
+original and the stored edits, must keep the pixel budget, get the answer that is stored, and reach
+its goal once more after a round trip through an 8-bit PNG.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from brusle import rng
 from brusle.errors import BrusleError, DataError
-from brusle.evaluation.pairs import Originals
+from brusle.evaluation.about import likeness
+from brusle.evaluation.audit import Witness, reaches, rebuild, setting_faults
 from brusle.evaluation.provenance import fingerprint
-from brusle.evaluation.runs import Run, open_victim, rebuild
-from brusle.evaluation.store import Record, Row
+from brusle.evaluation.runs import Run, open_victim
+from brusle.evaluation.store import Found, Record, Row
 from brusle.evaluation.workload import Data, check_fit
-from brusle.oracle import Oracle, Victim, traits
+from brusle.oracle import Answers, Oracle, Victim, traits
 from brusle.problems import changed_pixels
 from brusle.verify import png_round_trip
 from brusle.victims import default_batch_size, timed
 
 _FRESH = -1  # a restart that no attack has: another noise than the run has seen
+_TOLERANCE = 0.01  # of scores: other hardware, other batches and half precision stay below
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """A stored success that did not hold.
+    """Something stored that does not hold.
 
     Attributes:
-        setting: number of the setting in the store.
+        setting: number of the setting in the store; 0 of what is said about the whole run.
         attack: its attack, goal and pixels, for people.
-        image: what the image is called.
+        image: what the image is called; empty of what is said about the setting.
         target: label to reach; None if untargeted.
         reason: what was found instead.
         chance: the victim is randomised, and this one answer missed the goal: no fault.
+        success: it is a stored success.
     """
 
     setting: int
@@ -49,6 +55,7 @@ class Doubt:
     target: int | None
     reason: str
     chance: bool = False
+    success: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,28 +65,35 @@ class Recheck:
     Attributes:
         victim: who was asked.
         randomised: its answers vary, so this was one fresh draw.
-        checked: stored successes.
-        doubts: those that did not hold.
+        rows: all stored rows.
+        checked: those that are successes.
+        doubts: what did not hold.
     """
 
     victim: str
     randomised: bool
+    rows: int
     checked: int
     doubts: tuple[Doubt, ...]
 
     @property
     def held(self) -> int:
         """How many successes hold."""
-        return self.checked - len(self.doubts)
+        return self.checked - sum(doubt.success for doubt in self.doubts)
+
+    @property
+    def sound(self) -> int:
+        """How many rows are as they were stored, whatever a randomised victim says now."""
+        return self.rows - sum(bool(d.image) and not d.chance for d in self.doubts)
 
     @property
     def failed(self) -> bool:
-        """Whether a success did not hold for another reason than chance."""
+        """Whether something did not hold for another reason than chance."""
         return any(not doubt.chance for doubt in self.doubts)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return asdict(self) | {"held": self.held, "failed": self.failed}
+        return asdict(self) | {"held": self.held, "sound": self.sound, "failed": self.failed}
 
 
 def recheck(
@@ -87,40 +101,46 @@ def recheck(
     victim: Any = None,
     data: Data | None = None,
     *,
+    defences: Sequence[str] | None = None,
     device: str = "auto",
     batch_size: int | None = None,
     timeout: float | None = None,
 ) -> Recheck:
-    """Ask the victim again for every success of a run folder.
+    """Look at every row of a run folder, and ask the victim again for every success.
 
     Args:
         folder: the run folder.
         victim: a name instead of the stored one (the run's defences are put before it), or the
-            victim itself as `brusle.evaluate` takes it.
+            victim itself as `brusle.evaluate` takes it. The stored one is opened only if that
+            runs no code of others.
         data: where the original images are, if not where the run says.
+        defences: defences to put before a victim that is opened by name, instead of the run's.
         device: where the victim runs.
         batch_size: most images in one call of the victim; None chooses by image size.
         timeout: most seconds that one call of the victim may take.
     """
     run = Run.open(folder, data)
-    model = timed(open_victim(run.about, victim, device), timeout)
-    _check_weights(run.about, model)
-    run.like = model
-    shape = run.about["shape"]
-    check_fit(run.originals.place, shape, model)
-    batch_size = batch_size or default_batch_size(shape, model.device)
-    checked = 0
-    doubts: list[Doubt] = []
-    for setting in run.settings:
-        hits = [row for row in run.stored(setting) if row.status == "success"]
-        checked += len(hits)
-        for start in range(0, len(hits), batch_size):
-            doubts += _doubts(setting, hits[start : start + batch_size], run.originals, model)
-    return Recheck(model.name, traits(model).randomised, checked, tuple(doubts))
+    with run.store:
+        model = timed(open_victim(run, victim, device, defences), timeout)
+        _check_weights(run, model)
+        run.like = model
+        shape = run.shape
+        check_fit(run.originals.place, shape, model)
+        size = batch_size or default_batch_size(shape, model.device)
+        doubts = list(_doubts_of_run(run, model)) if victim is None and data is None else []
+        rows = checked = 0
+        for key, setting in run.store.keys().items():
+            doubts += _doubts_of_setting(key, setting)
+            found = sorted(run.store.examine(setting.number), key=lambda one: one.image)
+            rows += len(found)
+            checked += sum(_is_success(one) for one in found)
+            for start in range(0, len(found), size):
+                doubts += _Batch(run, setting, model, found[start : start + size]).doubts()
+    return Recheck(model.name, traits(model).randomised, rows, checked, tuple(doubts))
 
 
-def _check_weights(about: Mapping[str, Any], victim: Victim) -> None:
-    mine, stored = fingerprint(victim), about.get("weights", "")
+def _check_weights(run: Run, victim: Victim) -> None:
+    mine, stored = fingerprint(victim), run.about.get("weights", "")
     if mine != stored:
         raise DataError(
             f"{victim.name} has weights {mine or 'unknown'}, the run had {stored or 'unknown'}: "
@@ -128,59 +148,113 @@ def _check_weights(about: Mapping[str, Any], victim: Victim) -> None:
         )
 
 
-def _doubts(
-    setting: Record, rows: Sequence[Row], originals: Originals, victim: Victim
-) -> Iterator[Doubt]:
-    """Those of ``rows``, one batch, that do not hold."""
-    faults, images = _rebuild_all(rows, originals, setting.pixels)
-    missed = _missed(setting.seed, [rows[at] for at in images], list(images.values()), victim)
-    answers = dict(zip(images, missed, strict=True))
-    for at, row in enumerate(rows):
-        reason, chance = (faults[at], False) if at in faults else answers[at]
-        if reason:
-            yield Doubt(setting.number, setting.title, row.image, row.target, reason, chance)
+def _doubts_of_run(run: Run, victim: Victim) -> Iterator[Doubt]:
+    """What the store says of victim and data, which are the ones that it names."""
+    now = {
+        "like": likeness(victim),
+        "randomised": traits(victim).randomised,
+        "classes": list(run.originals.place.classes),
+    }
+    for name, value in now.items():
+        if run.fact(name) != value:
+            yield Doubt(0, "the run", "", None, f"what it says about {name!r} is not so")
 
 
-def _rebuild_all(
-    rows: Sequence[Row], originals: Originals, budget: int
-) -> tuple[dict[int, str], dict[int, Tensor]]:
-    """By position: what is wrong without asking anybody, and the images of the other rows."""
-    faults: dict[int, str] = {}
-    images: dict[int, Tensor] = {}
-    for at, row in enumerate(rows):
+def _doubts_of_setting(key: str, setting: Record) -> Iterator[Doubt]:
+    for reason in setting_faults(key, setting):
+        yield Doubt(setting.number, setting.title, "", None, reason)
+
+
+def _is_success(found: Found) -> bool:
+    return found.row is not None and found.row.status == "success"
+
+
+class _Batch:
+    """Rows of one setting that are looked at together."""
+
+    def __init__(self, run: Run, setting: Record, victim: Victim, found: Sequence[Found]) -> None:
+        self._run, self._setting, self._victim, self._found = run, setting, victim, found
+        self._witness = Witness(setting, victim.output, traits(victim))
+
+    def doubts(self) -> Iterator[Doubt]:
+        """What does not hold: one for each row, with all reasons."""
+        images: dict[int, Tensor] = {}
+        reasons: dict[int, list[str]] = {}
+        for at, one in enumerate(self._found):
+            reasons[at] = [one.fault] if one.fault else []
+            if one.row is not None:
+                reasons[at] += self._witness.contradictions(one.row)
+                image = self._rebuilt(one.row, reasons[at])
+                if image is not None and one.row.status == "success":
+                    images[at] = image
+        missed = self._ask(images, reasons)
+        for at, one in enumerate(self._found):
+            if reasons[at] or at in missed:
+                said = [*reasons[at], missed[at]] if at in missed else reasons[at]
+                yield Doubt(
+                    self._setting.number,
+                    self._setting.title,
+                    one.image,
+                    None if one.row is None else one.row.target,
+                    "; ".join(said),
+                    chance=self._witness.traits.randomised and not reasons[at],
+                    success=_is_success(one),
+                )
+
+    def _rebuilt(self, row: Row, reasons: list[str]) -> Tensor | None:
+        """The final image; None, and a reason more, if there cannot be one."""
+        budget = self._setting.pixels
         try:
-            original = originals.take([row.image])[0]
+            original = self._run.originals.take([row.image])[0]
             image = rebuild(row, original)
         except BrusleError as error:
-            faults[at] = str(error)
-            continue
+            reasons.append(str(error))
+            return None
         changed = int(changed_pixels(image[None], original[None]))
-        if changed > budget:
-            faults[at] = f"{changed} pixels differ from the original, {budget} are allowed"
-        else:
-            images[at] = image
-    return faults, images
+        if row.status == "success" and changed > budget:
+            reasons.append(f"{changed} pixels differ from the original, {budget} are allowed")
+            return None
+        return image
+
+    def _ask(self, images: dict[int, Tensor], reasons: dict[int, list[str]]) -> dict[int, str]:
+        """Ask for each image; add what is wrong to ``reasons``, and return whose goal is missed."""
+        if not images:
+            return {}
+        pictures = torch.stack(list(images.values()))
+        saved = torch.from_numpy(png_round_trip(pictures.numpy()))
+        rows = [row for at in images if (row := self._found[at].row) is not None]
+        streams = rng.streams(
+            self._setting.seed, torch.tensor([row.problem for row in rows]), _FRESH
+        )
+        oracle = Oracle(self._victim, len(rows), limit=0, batch_size=len(rows), streams=streams)
+        answers = oracle.ask_once(torch.arange(len(rows)), saved, "verify")
+        stored = answers
+        if not torch.equal(saved, pictures):  # originals that are not of 8-bit levels
+            stored = oracle.ask_once(torch.arange(len(rows)), pictures, "verify")
+        missed: dict[int, str] = {}
+        for place, (at, row) in enumerate(zip(images, rows, strict=True)):
+            if place in answers.errors:
+                reasons[at].append(answers.errors[place])
+                continue
+            label = int(_scores(answers, place).argmax())
+            if not reaches(row, label):
+                missed[at] = f"after an 8-bit PNG round trip the victim says class {label}"
+            elif not self._witness.traits.randomised and place not in stored.errors:
+                reasons[at] += _other_answer(row, _scores(stored, place))
+        return missed
 
 
-def _missed(
-    seed: int, rows: Sequence[Row], images: Sequence[Tensor], victim: Victim
-) -> list[tuple[str, bool]]:
-    """Ask once for each image: why its goal is not reached (empty if it is), and if by chance."""
-    if not rows:
-        return []
-    saved = torch.from_numpy(png_round_trip(torch.stack(list(images)).numpy()))
-    ids = torch.tensor([row.problem for row in rows])
-    streams = rng.streams(seed, ids, _FRESH)
-    oracle = Oracle(victim, len(rows), limit=0, batch_size=len(rows), streams=streams)
-    answers = oracle.ask_once(torch.arange(len(rows)), saved, "verify")
-    scores = answers.scores.float().cpu().numpy()
-    said: list[tuple[str, bool]] = []
-    for at, row in enumerate(rows):
-        if at in answers.errors:
-            said.append((answers.errors[at], False))
-            continue
-        label = int(scores[at].argmax())
-        holds = label != row.label if row.target is None else label == row.target
-        reason = "" if holds else f"after an 8-bit PNG round trip the victim says class {label}"
-        said.append((reason, traits(victim).randomised))
-    return said
+def _scores(answers: Answers, place: int) -> NDArray[np.float64]:
+    scores: NDArray[np.float64] = answers.scores[place].double().cpu().numpy()
+    return scores
+
+
+def _other_answer(row: Row, now: NDArray[np.float64]) -> list[str]:
+    """Whether scores differ from the stored ones by more than floating point explains."""
+    before = np.frombuffer(row.scores) if len(row.scores) % 8 == 0 else now[:0]
+    if before.shape != now.shape:
+        return [f"the victim gives {len(now)} scores, and {len(before)} are stored"]
+    far = float(np.abs(before - now).max())
+    if not far <= _TOLERANCE * (1 + float(np.abs(now).max())):
+        return [f"the victim's scores differ by {far:.2g} from the stored ones"]
+    return []

@@ -384,7 +384,7 @@ def _run(
         **options,
     )
     stored = {(s.attack, s.pixels, s.queries, s.seed): run.stored(s) for s in run.settings}
-    _, height, width = run.about["shape"]
+    _, height, width = run.shape
     return Outcome(
         job,
         images=len(manifest.entries),

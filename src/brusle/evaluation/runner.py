@@ -14,6 +14,7 @@ import brusle
 from brusle.attacks import make
 from brusle.attacks.base import AnyAttack
 from brusle.errors import BrusleError, DataError, InputError
+from brusle.evaluation.about import likeness
 from brusle.evaluation.display import OnSetting, told
 from brusle.evaluation.engines import Engine, Local, Recipe, Setting, Shard
 from brusle.evaluation.export import write_folder
@@ -347,9 +348,10 @@ def _introduce(
     store.note(
         now
         | {
+            "like": likeness(victim),
             "shape": list(work.shape),
-            "classes": list(work.place.classes),
-            "randomised": traits(victim).randomised,
+            "classes": [str(name) for name in work.place.classes],
+            "randomised": bool(traits(victim).randomised),
             "notes": list(dict.fromkeys([*before.get("notes", ()), *notes])),
             "sessions": [*before.get("sessions", ()), session],
         }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -14,17 +13,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from brusle.defences import defend
+from brusle import data as data_sets
+from brusle import defences as defence_kinds
+from brusle import victims as victim_kinds
 from brusle.errors import BrusleError, DataError, InputError
+from brusle.evaluation.about import traits_of
+from brusle.evaluation.audit import rebuild
 from brusle.evaluation.pairs import Manifest, Originals, in_parts
 from brusle.evaluation.statistics import Flag, Summary, flags
-from brusle.evaluation.store import GoalName, Record, Row, Store, unpack_edits
+from brusle.evaluation.store import GoalName, Record, Row, Store
 from brusle.evaluation.workload import Data, as_source
+from brusle.names import require_harmless
 from brusle.oracle import COLUMNS, Ledger, Victim
 from brusle.problems import Problems
 from brusle.results import AttackResult
 from brusle.text import shown
-from brusle.victims import as_victim, load_victim
 
 _NAMELESS = "arrays"  # data that was given as arrays
 
@@ -38,7 +41,7 @@ class Run:
     Attributes:
         store: the results.
         folder: where they are; None if in memory.
-        like: the victim that photographs are framed for.
+        like: the victim that photographs are framed for; None is what the store says of it.
         settings: what was run.
         manifest: images and targets that were asked for; None of an opened run.
         resumed: attacks that were stored before and not run again.
@@ -66,7 +69,7 @@ class Run:
                 all that is stored.
             originals: the original images, if somebody has them already.
             data: where they are, if not where the run says.
-            like: the victim that photographs are framed for; None opens the run's.
+            like: the victim that photographs are framed for; None is what the store says of it.
         """
         self.store, self.folder, self.like = store, folder, like
         self.settings = list(store.settings() if settings is None else settings)
@@ -91,7 +94,7 @@ class Run:
         try:
             head = f"<Run of {self.victim} on {self.images} images of {self.data}, {where}"
             return "\n  ".join(map(shown, [head, *self._lines()])) + ">"
-        except (BrusleError, KeyError):  # closed, or no attack has begun
+        except BrusleError:  # closed, or no attack has begun
             return shown(f"<Run {where}, nothing to read>")
 
     def _lines(self) -> list[str]:
@@ -107,15 +110,22 @@ class Run:
         """What the store says about victim, data, and the sessions that wrote it."""
         return self.store.about()
 
+    def fact(self, name: str) -> Any:
+        """One of these; raises if the store does not say it."""
+        if name not in self.about:
+            place = "this run" if self.folder is None else self.folder
+            raise DataError(f"{place} does not say its {name}: no attack has begun in it")
+        return self.about[name]
+
     @property
     def victim(self) -> str:
         """Name of the victim."""
-        return str(self.about["victim"])
+        return str(self.fact("victim"))
 
     @property
     def data(self) -> str:
         """Name of the data."""
-        return str(self.about["data"])
+        return str(self.fact("data"))
 
     @property
     def images(self) -> int:
@@ -127,34 +137,31 @@ class Run:
     @property
     def shape(self) -> list[int]:
         """Channels, height and width of an image."""
-        if "shape" not in self.about:
-            raise DataError(f"no attack has begun in {self.folder}: wait for the first")
-        return list(self.about["shape"])
+        return list(self.fact("shape"))
 
     @property
     def classes(self) -> list[str]:
         """Names of the classes; empty if they have none."""
-        return list(self.about["classes"])
+        return list(self.fact("classes"))
 
     @property
     def randomised(self) -> bool:
         """Whether the victim says that its answers vary."""
-        return bool(self.about["randomised"])
+        return bool(self.fact("randomised"))
 
     @cached_property
     def originals(self) -> Originals:
-        """The original images."""
-        data = self._data if self._data is not None else self.data
+        """The original images; what the run itself names is opened only if it is data."""
+        data = self.data if self._data is None else self._data
         if data == _NAMELESS:
             raise DataError(
                 "the images of this run were arrays, which a run folder does not keep: save images "
                 "and labels with numpy.savez and give --data npz:FILE"
             )
-        if self.like is None:
-            # photographs are framed for the victim, other images do without
-            with suppress(BrusleError):
-                self.like = open_victim(self.about, device="cpu")
-        return Originals(as_source(data, self.like), self.store.images())
+        if self._data is None:
+            require_harmless("the run", "data", self.data, data_sets.risk(self.data))
+        like = traits_of(self.about.get("like")) if self.like is None else self.like
+        return Originals(as_source(data, like), self.store.images())
 
     def stored(self, setting: Record) -> list[Row]:
         """The rows of a setting, in the order of the images."""
@@ -181,14 +188,15 @@ class Run:
     @property
     def notes(self) -> list[str]:
         """What a reader of the numbers should know, each once."""
-        said = list(self.about["notes"])
+        said = list(self.fact("notes"))
         known = self.store.images().values()
         if len(set(known)) < len(known):
             said.append(
                 f"of {len(known)} images, {len(set(known))} are different; the others are copies, "
                 f"with the same pixels and label: each image is attacked and counted once"
             )
-        revisions = [session["provenance"]["git_brusle"] for session in self.about["sessions"]]
+        software = [session["provenance"] for session in self.fact("sessions")]
+        revisions = [facts.get("git_brusle") for facts in software]
         different = list(dict.fromkeys(str(revision) for revision in revisions))
         if len(different) > 1:
             said.append(
@@ -205,7 +213,7 @@ class Run:
     @property
     def preflight_queries(self) -> int:
         """Images that the victim was asked for before the attacks of the last session."""
-        return int(self.about["sessions"][-1].get("preflight_queries", 0))
+        return int(self.fact("sessions")[-1].get("preflight_queries", 0))
 
     @cached_property
     def flags(self) -> dict[Record, list[Flag]]:
@@ -267,7 +275,7 @@ class Run:
         return {
             **{name: value for name, value in self.about.items() if name != "sessions"},
             "warnings": self.warnings,
-            **self.about["sessions"][-1],
+            **self.fact("sessions")[-1],
             "preflight_queries": self.preflight_queries,
             "images": self.images,
             "resumed": self.resumed,
@@ -280,37 +288,36 @@ class Run:
         return {flag.name: flag.text for flag in self.flags.get(setting, ())}
 
 
-def open_victim(about: Mapping[str, Any], victim: Any = None, device: str = "auto") -> Victim:
+def open_victim(
+    run: Run, victim: Any = None, device: str = "auto", defences: Sequence[str] | None = None
+) -> Victim:
     """The victim of a run.
 
+    What only the run names is opened if that does no more than read data; see
+    `brusle.names.require_harmless`.
+
     Args:
-        about: what the run's store says.
-        victim: a name instead of the stored one (the run's defences are put before it), or the
-            victim itself as `brusle.evaluate` takes it.
+        run: the run.
+        victim: a name instead of the stored one, or the victim itself, with its defences, as
+            `brusle.evaluate` takes it.
         device: where it runs.
+        defences: defences to put before a victim that is opened by name, instead of the run's.
     """
     if victim is not None and not isinstance(victim, str):
-        return as_victim(victim, device)
-    if "victim" not in about:
-        raise DataError("no attack has begun in this run folder: there is no victim to ask")
-    name, *defences = str(about["victim"]).split(" + ")
-    if victim is None and ":" not in name:
+        return victim_kinds.as_victim(victim, device)
+    stored, *specs = run.victim.split(" + ")
+    if victim is None and ":" not in stored:
         raise InputError(
-            f"the victim of the run, {name!r}, was made in Python and cannot be opened by name: "
+            f"the victim of the run, {stored!r}, was made in Python and cannot be opened by name: "
             f"give --victim"
         )
-    return defend(load_victim(victim or name, device), defences)
-
-
-def rebuild(row: Row, original: Tensor) -> Tensor:
-    """The final image of a row; raises if that cannot be the image that was stored."""
-    targets = None if row.target is None else [row.target]
-    if int(Problems.make(original[None], [row.label], targets).ids[0]) != row.problem:
-        raise DataError(f"image {row.image} with its label and target is not what was attacked")
-    try:
-        return unpack_edits(row.edits, original)
-    except (ValueError, IndexError) as error:
-        raise DataError(f"the stored edits of image {row.image} are damaged ({error})") from error
+    if victim is None:
+        require_harmless("the run", "victim", stored, victim_kinds.risk(stored))
+    if defences is None:
+        for spec in specs:
+            require_harmless("the run", "defence", spec, defence_kinds.risk(spec))
+    opened = victim_kinds.load_victim(victim or stored, device)
+    return defence_kinds.defend(opened, specs if defences is None else defences)
 
 
 def checkpoints(limit: int) -> tuple[int, ...]:
@@ -383,9 +390,7 @@ def _result(
         setting,
         setting.seed,
         status=[row.status for row in rows],
-        images=torch.stack(
-            [unpack_edits(row.edits, image) for row, image in zip(rows, images, strict=True)]
-        ),
+        images=torch.stack([rebuild(row, image) for row, image in zip(rows, images, strict=True)]),
         queries=column("queries"),
         labels=column("final_label"),
         clean_labels=column("clean_label"),

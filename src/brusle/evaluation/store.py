@@ -4,45 +4,57 @@ There is one row for each attack on one problem (image, label, target), written 
 it is finished and verified, and only then shown as done. A process that is killed loses what was
 in flight and nothing else. Readers do not disturb the writer (write-ahead log), and there is one
 writer at a time (a lock that the system releases with the process).
+
+Every row of every table carries a checksum of its other columns. It tells damage, and changes by a
+hand that did not know of it; it is no signature.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import math
 import os
 import sqlite3
+import stat
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, fields
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, get_args
 from urllib.parse import quote
 
 import numpy as np
 import torch
+from pydantic import NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
 from torch import Tensor
 
 from brusle.errors import DataError
+from brusle.evaluation.about import read_fact, reason
 from brusle.files import slug
+from brusle.loop import Needs
 from brusle.results import AttackResult, Status
 from brusle.text import storable
 from brusle.trouble import tells_of_trouble
 
 GoalName = Literal["untargeted", "targeted"]
 FILE, LOCK = "results.sqlite", "results.lock"
-_FORMAT = "brusle-results-2"
+_NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # at the end of a journal of several databases
+_FORMAT = "brusle-results-3"
 _TRIES = 20  # to lock a folder, for a second in all
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS settings (
-    id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, description TEXT NOT NULL
+CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum TEXT NOT NULL);
+CREATE TABLE settings (
+    id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, description TEXT NOT NULL,
+    checksum TEXT NOT NULL
 );
-CREATE TABLE IF NOT EXISTS images (
-    name TEXT PRIMARY KEY, label INTEGER NOT NULL, sha256 TEXT NOT NULL
+CREATE TABLE images (
+    name TEXT PRIMARY KEY, label INTEGER NOT NULL, sha256 TEXT NOT NULL, checksum TEXT NOT NULL
 ) WITHOUT ROWID;
 """
 
@@ -67,12 +79,12 @@ class Record:
     number: int
     attack: str
     goal: GoalName
-    pixels: int
-    queries: int
+    pixels: PositiveInt
+    queries: PositiveInt
     seed: int
-    eot: int
-    needs: str
-    problems: int
+    eot: PositiveInt
+    needs: Needs
+    problems: NonNegativeInt
     options: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @property
@@ -178,15 +190,22 @@ class Retries:
 _FAULTY: tuple[Status, ...] = ("error", "unverified")
 _IS_FAULTY = "status IN (?, ?)"
 _TYPES = {"int": "INTEGER", "str": "TEXT", "float": "REAL", "bytes": "BLOB", "bool": "INTEGER"}
-_NAMES = [f.name for f in fields(Row)]
+_PYTHON = {"INTEGER": int, "TEXT": str, "REAL": float, "BLOB": bytes}
+_COLUMNS = {f.name: _TYPES.get(str(f.type).split(" ")[0], "TEXT") for f in fields(Row)}
+_MAY_BE_NULL = ("target", "loss")
+_RECORD, _DESCRIPTION = TypeAdapter(Record), TypeAdapter(dict[str, Any])
 
 
-def _row_schema() -> str:
-    kinds = {f.name: _TYPES.get(str(f.type).split(" ")[0], "TEXT") for f in fields(Row)}
-    columns = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+def _schema() -> str:
+    columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
     setting = "setting INTEGER NOT NULL REFERENCES settings"
-    key = "PRIMARY KEY (setting, problem)"
-    return f"CREATE TABLE IF NOT EXISTS rows ({setting}, {columns}, {key}) WITHOUT ROWID"
+    end = "checksum TEXT NOT NULL, PRIMARY KEY (setting, problem)"
+    return f"{_SCHEMA}CREATE TABLE rows ({setting}, {columns}, {end}) WITHOUT ROWID"
+
+
+def checksum(*values: Any) -> str:
+    """Of what the other columns of a row hold, in their order and as SQLite gives them."""
+    return hashlib.sha256(ascii(values).encode()).hexdigest()[:16]
 
 
 def rows_of(result: AttackResult, which: Sequence[int], names: Sequence[str]) -> list[Row]:
@@ -236,12 +255,31 @@ def unpack_edits(packed: bytes, original: Tensor) -> Tensor:
     return image.view_as(original)
 
 
+@dataclass(frozen=True)
+class Found:
+    """A row as it was found in the store.
+
+    Attributes:
+        image: what its image is called, as far as that can be read.
+        row: the row; None if a column holds something of another type.
+        fault: what is wrong with how it is stored; empty if nothing is.
+    """
+
+    image: str
+    row: Row | None
+    fault: str = ""
+
+
 class Store:
-    """The results of a run; open it with `write`, `read` or `memory`, and close it."""
+    """The results of a run; open it with `write`, `read` or `memory`, and close it.
+
+    Threads may share it; they wait for each other.
+    """
 
     def __init__(self, connection: sqlite3.Connection, name: str, lock: IO[str] | None) -> None:
         self._connection, self._name, self._lock = connection, name, lock
         self._files: dict[Path, tuple[int, int] | None] = {}  # that must stay where they are
+        self._turn = threading.RLock()
 
     @classmethod
     def write(cls, folder: str | Path) -> Store:
@@ -249,7 +287,7 @@ class Store:
         folder = Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lock = (folder / LOCK).open("a+")
+            lock = _open_lock(folder / LOCK)
         except OSError as error:
             raise DataError(f"cannot write to the run folder {folder}: {error.strerror}") from error
         try:
@@ -267,11 +305,17 @@ class Store:
         lock.write(str(os.getpid()))
         lock.flush()
         name = str(folder / FILE)
-        store = cls(_connect(name), name, lock)
-        with store._guard():
-            store._connection.execute("PRAGMA journal_mode = WAL")
-            store._connection.execute("PRAGMA synchronous = FULL")
-        store._prepare()
+        try:
+            connection = _connect(name)
+        except DataError:
+            lock.close()
+            raise
+        store = cls(connection, name, lock)
+        with store._closed_if_useless():
+            with store._guard():
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = FULL")
+            store._prepare()
         store._files = {path: _identity(path) for path in (folder / FILE, folder / LOCK)}
         return store
 
@@ -279,13 +323,13 @@ class Store:
     def read(cls, folder: str | Path) -> Store:
         """Open the store of a run folder for reading, also while a run writes to it."""
         path = Path(folder) / FILE
-        if not path.exists():
+        if not path.is_file():
             raise _no_run(folder)
         store = cls(_connect(str(path), _is_frozen(path)), str(path), None)
-        if not store._has_begun():
-            store.close()
-            raise _no_run(folder)
-        store._check_format()
+        with store._closed_if_useless():
+            if not store._has_begun():
+                raise _no_run(folder)
+            store._check_format()
         return store
 
     @classmethod
@@ -326,14 +370,18 @@ class Store:
     def about(self) -> dict[str, Any]:
         """What was noted with `note`."""
         with self._guard():
-            found = self._connection.execute("SELECT key, value FROM about").fetchall()
-        return {key: json.loads(value) for key, value in found}
+            found = self._connection.execute("SELECT * FROM about").fetchall()
+        self._check(found, "fact")
+        try:
+            return {key: read_fact(key, value) for key, value, _ in found}
+        except DataError as error:
+            raise self._damage(str(error)) from error
 
     def note(self, facts: Mapping[str, Any]) -> None:
         """Write facts about the run; a fact of the same name is replaced."""
-        items = [(key, json.dumps(value)) for key, value in facts.items()]
+        items = [_summed(key, json.dumps(value)) for key, value in facts.items()]
         with self._guard():
-            self._connection.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", items)
+            self._connection.executemany("INSERT OR REPLACE INTO about VALUES (?, ?, ?)", items)
 
     def know(self, images: Sequence[tuple[str, int, str]]) -> None:
         """Write name, label and hash of images; they must not contradict what is known."""
@@ -344,31 +392,54 @@ class Store:
                     f"the run folder has results of another image {name} (its pixels or label "
                     f"differ): choose another --out"
                 )
+        items = [_summed(str(name), label, sha256) for name, label, sha256 in images]
         with self._guard():
-            self._connection.executemany("INSERT OR IGNORE INTO images VALUES (?, ?, ?)", images)
+            self._connection.executemany("INSERT OR IGNORE INTO images VALUES (?, ?, ?, ?)", items)
 
     def images(self) -> dict[str, tuple[int, str]]:
         """Label and hash of all images, by name."""
         with self._guard():
-            found = self._connection.execute("SELECT name, label, sha256 FROM images").fetchall()
-        return {name: (label, sha256) for name, label, sha256 in found}
+            found = self._connection.execute("SELECT * FROM images").fetchall()
+        self._check(found, "image")
+        if not all(isinstance(label, int) for _, label, *_ in found):
+            raise self._damage("the label of an image is no number")
+        return {name: (label, sha256) for name, label, sha256, _ in found}
 
     def setting(self, key: str, description: Mapping[str, Any]) -> Record:
         """The setting of this key, new if there is none; the description may change."""
+        text = json.dumps(description)
         with self._guard():
             self._connection.execute(
-                "INSERT INTO settings (key, description) VALUES (?, ?) "
-                "ON CONFLICT (key) DO UPDATE SET description = excluded.description",
-                (key, json.dumps(description)),
+                "INSERT INTO settings (key, description, checksum) VALUES (?, ?, ?) "
+                "ON CONFLICT (key) DO UPDATE SET (description, checksum) = "
+                "(excluded.description, excluded.checksum)",
+                _summed(key, text),
             )
             found = self._connection.execute("SELECT id FROM settings WHERE key = ?", (key,))
             return Record(int(found.fetchone()[0]), **description)
 
     def settings(self) -> list[Record]:
         """All settings, in the order in which they were first asked for."""
+        return list(self.keys().values())
+
+    def keys(self) -> dict[str, Record]:
+        """The same by the keys that they were stored under."""
         with self._guard():
-            found = self._connection.execute("SELECT id, description FROM settings ORDER BY id")
-            return [Record(number, **json.loads(text)) for number, text in found.fetchall()]
+            found = self._connection.execute("SELECT * FROM settings ORDER BY id").fetchall()
+        self._check([columns for _, *columns in found], "setting")
+        return {key: self._record(number, text) for number, key, text, _ in found}
+
+    def _record(self, number: int, text: str) -> Record:
+        try:
+            described = _DESCRIPTION.validate_json(text)
+            strange = described.keys() - {f.name for f in fields(Record)}
+            if strange or "number" in described:
+                raise self._damage(f"setting {number} has a strange key in its description")
+            return _RECORD.validate_json(json.dumps({"number": number} | described), strict=True)
+        except ValidationError as error:
+            raise self._damage(
+                f"the description of setting {number} cannot be read ({reason(error)})"
+            ) from error
 
     def done(self, setting: int, retry_errors: bool = False) -> dict[int, Status]:
         """Ids and statuses of the problems that need not be run again.
@@ -376,32 +447,30 @@ class Store:
         What failed for the victim's trouble is to be run again; with ``retry_errors`` so are all
         other errors and what was not verified.
         """
-        with self._guard():
-            found = self._connection.execute(
-                "SELECT problem, status, error FROM rows WHERE setting = ?", (setting,)
-            ).fetchall()
         return {
-            problem: status
-            for problem, status, error in found
-            if status not in _FAULTY or not (retry_errors or tells_of_trouble(error))
+            row.problem: row.status
+            for row in self.rows(setting)
+            if row.status not in _FAULTY or not (retry_errors or tells_of_trouble(row.error))
         }
 
     def retries(self) -> Retries:
         """How many rows will be run again, and by what."""
-        with self._guard():
-            found = self._connection.execute(
-                f"SELECT error FROM rows WHERE {_IS_FAULTY}", _FAULTY
-            ).fetchall()
-        troubles = sum(tells_of_trouble(error) for (error,) in found)
-        return Retries(troubles, len(found) - troubles)
+        faulty = [
+            row
+            for record in self.settings()
+            for row in self.rows(record.number)
+            if row.status in _FAULTY
+        ]
+        troubles = sum(tells_of_trouble(row.error) for row in faulty)
+        return Retries(troubles, len(faulty) - troubles)
 
     def add(self, setting: int, rows: Sequence[Row]) -> None:
         """Write rows in one transaction; when this returns, they are on the disk.
 
         A row takes the place of an error and of what was not verified, and of nothing else.
         """
-        marks = ", ".join("?" * (len(_NAMES) + 1))
-        values = [(setting, *astuple(row)) for row in rows]
+        marks = ", ".join("?" * (len(_COLUMNS) + 2))
+        values = [_summed(setting, *_values(row)) for row in rows]
         old = [(setting, row.problem, *_FAULTY) for row in rows]
         where = f"setting = ? AND problem = ? AND {_IS_FAULTY}"
         with self._guard():
@@ -409,54 +478,111 @@ class Store:
             self._connection.executemany(f"INSERT INTO rows VALUES ({marks})", values)
 
     def rows(self, setting: int) -> list[Row]:
-        """The finished attacks of a setting."""
-        columns = ", ".join(_NAMES)
+        """The finished attacks of a setting; raises if one of them is not as it was stored."""
+        rows = []
+        for found in self.examine(setting):
+            if found.row is None or found.fault:
+                raise self._damage(
+                    f"image {found.image!r} of setting {setting}: {found.fault} (`brusle verify` "
+                    f"lists all such rows)"
+                )
+            rows.append(found.row)
+        return rows
+
+    def examine(self, setting: int) -> list[Found]:
+        """The finished attacks of a setting, and what is wrong with how they are stored."""
         with self._guard():
             found = self._connection.execute(
-                f"SELECT {columns} FROM rows WHERE setting = ?", (setting,)
+                "SELECT * FROM rows WHERE setting = ?", (setting,)
             ).fetchall()
-        return [_restore(values) for values in found]
+        return [_examine(columns) for columns in found]
 
     def counts(self) -> dict[int, dict[str, int]]:
         """How many rows of each status every setting has."""
-        with self._guard():
-            found = self._connection.execute(
-                "SELECT setting, status, COUNT(*) FROM rows GROUP BY setting, status"
-            ).fetchall()
         counts: dict[int, dict[str, int]] = {}
-        for setting, status, count in found:
-            counts.setdefault(setting, {})[status] = count
+        for record in self.settings():
+            for row in self.rows(record.number):
+                mine = counts.setdefault(record.number, {})
+                mine[row.status] = mine.get(row.status, 0) + 1
         return counts
 
     def _prepare(self) -> None:
         with self._guard():
-            self._connection.executescript(_SCHEMA + _row_schema())
-            self._connection.execute(
-                "INSERT OR IGNORE INTO about VALUES ('format', ?)", (json.dumps(_FORMAT),)
-            )
+            if not self._layout():
+                self._connection.executescript(f"BEGIN; {_schema()}; {_FIRST_FACT}; COMMIT")
         self._check_format()
 
     def _has_begun(self) -> bool:
-        """Whether the writer has come so far as to say which format this is."""
+        """Whether the writer has made its tables, which it does at once."""
         with self._guard():
-            tables = self._connection.execute("SELECT name FROM sqlite_master").fetchall()
-        return ("about",) in tables and "format" in self.about()
+            return bool(self._layout())
 
     def _check_format(self) -> None:
+        """Raise unless this is a whole store of this version, and nothing else."""
         with self._guard():
-            verdict = self._connection.execute("PRAGMA quick_check").fetchone()[0]
-            if verdict != "ok":
-                raise sqlite3.DatabaseError(verdict)
-        found = self.about().get("format")
+            tables = [name for kind, name, _ in self._layout() if kind == "table"]
+            found = None
+            if "about" in tables:
+                found = self._connection.execute(
+                    "SELECT value FROM about WHERE key = 'format'"
+                ).fetchone()
+        found = found and " ".join(str(found[0])[:40].strip('"').split())
         if found != _FORMAT:
             raise DataError(f"{self._name} is of format {found}, not {_FORMAT}: another version")
+        with self._guard():
+            if self._layout() != _expected_layout():
+                raise sqlite3.DatabaseError("its tables are not those that brusle makes")
+            verdict = self._connection.execute("PRAGMA integrity_check").fetchone()[0]
+            if verdict != "ok":
+                raise sqlite3.DatabaseError(verdict)
+            if self._connection.execute("PRAGMA foreign_key_check").fetchone():
+                raise sqlite3.DatabaseError("it has rows of a setting that it does not have")
+            # some versions of SQLite do not look at the order of tables without row ids
+            self._check_order("SELECT setting, problem FROM rows")
+            self._check_order("SELECT name FROM images")
+        for look in (self.about, self.keys, self.images):
+            look()  # raises if something is not as it was stored
+
+    def _check_order(self, query: str) -> None:
+        """Raise if keys are not found in their order, where SQLite would look for them in vain."""
+        keys = self._connection.execute(query).fetchall()
+        try:
+            ordered = all(one < other for one, other in pairwise(keys))
+        except TypeError:  # a text among numbers
+            ordered = False
+        if not ordered:
+            raise sqlite3.DatabaseError("rows are out of order")
+
+    def _layout(self) -> list[tuple[str, str, str]]:
+        return _layout(self._connection)
+
+    def _check(self, found: Sequence[Sequence[Any]], what: str) -> None:
+        """Raise unless all rows, with their checksums at the end, are as they were stored."""
+        for name, *values, stated in found:
+            if checksum(name, *values) != stated:
+                raise self._damage(f"{what} {name!r}: {_CHANGED}")
+
+    def _damage(self, found: str) -> DataError:
+        return DataError(
+            f"{self._name} is damaged or was changed: {' '.join(found.split())}; "
+            f"restore it from a copy, or move it away to begin anew"
+        )
+
+    @contextmanager
+    def _closed_if_useless(self) -> Iterator[None]:
+        """Let go of file and lock if the store turns out not to be one."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
         """A transaction; SQLite's complaints in our words."""
         self._check_place()
         try:
-            with self._connection:
+            with self._turn, self._connection:
                 yield
         except sqlite3.Error as error:
             raise DataError(f"{self._name}: {_plain(error)}") from error
@@ -515,11 +641,61 @@ def _no_run(folder: str | Path) -> DataError:
     return DataError(f"{folder} holds no run: give the folder of an evaluation (--out)")
 
 
-def _restore(values: tuple[Any, ...]) -> Row:
-    """SQLite knows neither truth values nor NaN."""
-    named = dict(zip(_NAMES, values, strict=True))
+_CHANGED = "its checksum does not fit"
+_STATED = json.dumps(_FORMAT)
+_FIRST_FACT = f"INSERT INTO about VALUES ('format', '{_STATED}', '{checksum('format', _STATED)}')"
+
+
+def _summed(*values: Any) -> tuple[Any, ...]:
+    return (*values, checksum(*values))
+
+
+def _values(row: Row) -> Iterator[Any]:
+    """What SQLite holds of a row: it knows neither truth values nor NaN."""
+    for (name, kind), value in zip(_COLUMNS.items(), astuple(row), strict=True):
+        missing = value is None or (name == "loss" and math.isnan(value))
+        yield None if missing else _PYTHON[kind](value)
+
+
+def _examine(columns: Sequence[Any]) -> Found:
+    """One row of the table, with its setting in front and its checksum at the end."""
+    setting, *values, stated = columns
+    named = dict(zip(_COLUMNS, values, strict=True))
+    image = str(named["image"])
+    for name, kind in _COLUMNS.items():
+        missing = named[name] is None and name in _MAY_BE_NULL
+        if not missing and not isinstance(named[name], _PYTHON[kind]):
+            return Found(image, None, f"its {name} is no {_PYTHON[kind].__name__}")
+    if named["status"] not in get_args(Status) or named["stable"] not in (0, 1):
+        return Found(image, None, "its status, or whether it is stable, is none that there is")
     loss = math.nan if named["loss"] is None else named["loss"]
-    return Row(**named | {"stable": bool(named["stable"]), "loss": loss})
+    row = Row(**named | {"stable": bool(named["stable"]), "loss": loss})
+    return Found(image, row, "" if checksum(setting, *values) == stated else _CHANGED)
+
+
+def _layout(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
+    """Kind, name and definition of everything in a database."""
+    found = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
+    return [(kind, name, sql or "") for kind, name, sql in found]
+
+
+def _expected_layout() -> list[tuple[str, str, str]]:
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.executescript(_schema())
+        return _layout(connection)
+    finally:
+        connection.close()
+
+
+def _open_lock(path: Path) -> IO[str]:
+    """The lock file; a link is not followed, since what it leads to would be written over."""
+    number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    lock = os.fdopen(number, "r+")
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        lock.close()
+        raise DataError(f"{path} is no plain file: remove it")
+    return lock
 
 
 def _is_frozen(path: Path) -> bool:
@@ -529,16 +705,42 @@ def _is_frozen(path: Path) -> bool:
 
 
 def _connect(name: str, frozen: bool = False) -> sqlite3.Connection:
+    """Open a database, which may be anybody's: nothing in it is run."""
+    _refuse_foreign_journal(Path(name))
     try:
         if frozen:
-            return sqlite3.connect(f"file:{quote(name)}?immutable=1", uri=True)
-        return sqlite3.connect(name, timeout=30)
+            connection = sqlite3.connect(
+                f"file:{quote(name)}?immutable=1", uri=True, check_same_thread=False
+            )
+        else:
+            connection = sqlite3.connect(name, timeout=30, check_same_thread=False)
+        connection.text_factory = lambda text: text.decode("utf-8", "replace")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
     except sqlite3.Error as error:
-        raise DataError(f"cannot open {name}: {error}") from error
+        raise DataError(f"{name}: {_plain(error)}") from error
+    return connection
+
+
+def _refuse_foreign_journal(path: Path) -> None:
+    """Raise if a rollback journal beside the database names another file.
+
+    SQLite deletes the file that a journal names when it rolls back. brusle writes to one database
+    at a time, so that its journals never name any.
+    """
+    journal = Path(os.path.realpath(path) + "-journal")
+    try:
+        strange = not journal.is_file() or journal.read_bytes().endswith(_NAMES_ANOTHER)
+    except OSError:  # whoever wrote it has just finished
+        return
+    if strange and os.path.lexists(journal):
+        raise DataError(f"{journal} was not written by brusle: remove it")
 
 
 def _plain(error: sqlite3.Error) -> str:
-    text = str(error)
+    text = " ".join(str(error).split())
+    if isinstance(error, sqlite3.ProgrammingError):
+        return f"it cannot be read any more ({text}); open the run again"
     if "full" in text:
         return "the disk is full; what was stored before is safe. Make room and run again"
     if "readonly" in text or "unable to open" in text:

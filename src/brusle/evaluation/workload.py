@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from brusle.data import Dataset, Source, source
+from brusle.data import Dataset, Source, risk, source
 from brusle.errors import InputError
 from brusle.evaluation.pairs import (
     Entry,
@@ -23,6 +23,7 @@ from brusle.evaluation.pairs import (
 )
 from brusle.evaluation.pairs import manifest as make_manifest
 from brusle.evaluation.store import GoalName
+from brusle.names import require_harmless
 from brusle.oracle import Victim, check_shape, traits
 from brusle.problems import Problems
 
@@ -92,6 +93,8 @@ class Workload:
         """As `brusle.evaluate` describes these; no targets if ``targets`` is 0."""
         if pairs is not None:
             known = pairs if isinstance(pairs, Manifest) else Manifest.read(pairs)
+            if known is not pairs and isinstance(data, str) and data != known.data:
+                require_harmless(f"the manifest {pairs}", "data", known.data, risk(known.data))
             return cls(known, as_source(known.data if isinstance(data, str) else data, victim))
         place = as_source(data, victim)
         classes = number_of_classes(place, victim)

@@ -13,7 +13,8 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from brusle.errors import InputError
-from brusle.evaluation.runs import Run, rebuild
+from brusle.evaluation.audit import rebuild
+from brusle.evaluation.runs import Run
 from brusle.evaluation.store import Record
 from brusle.files import written
 from brusle.names import require_ending

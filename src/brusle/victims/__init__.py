@@ -7,6 +7,7 @@ from brusle.victims.registry import (
     known_victims,
     load_victim,
     resolve_device,
+    risk,
 )
 from brusle.victims.wrappers import FunctionVictim, TorchVictim, normalised, timed, wrap
 
@@ -21,6 +22,7 @@ __all__ = [
     "load_victim",
     "normalised",
     "resolve_device",
+    "risk",
     "timed",
     "wrap",
 ]

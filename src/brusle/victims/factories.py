@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.machinery import PathFinder
 from importlib.metadata import EntryPoint
 from typing import Any
 
@@ -36,6 +37,13 @@ def from_python(name: Name, device: torch.device) -> Victim:
         with _own_code(f"{name.text} failed"):
             result = factory(**_options(name))
     return _victim(result, name, device)
+
+
+def place_of(name: Name) -> str:
+    """Where the module that ``name`` asks for is, for a message; it is not imported."""
+    package = name.rest.partition(":")[0].partition(".")[0]
+    found = PathFinder.find_spec(package, [os.getcwd(), *sys.path])
+    return f" (found in {found.origin})" if found and found.origin else ""
 
 
 def from_plugin(name: Name, device: torch.device, point: EntryPoint) -> Victim:

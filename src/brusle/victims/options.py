@@ -15,6 +15,7 @@ from torch import nn
 
 from brusle.data.images import Framing
 from brusle.errors import InputError, VictimError, first_line
+from brusle.files import refuse_special
 from brusle.goals import Output
 from brusle.names import Name
 from brusle.victims.wrappers import TorchVictim, normalised
@@ -76,6 +77,7 @@ def take_classes(name: Name) -> int | tuple[str, ...] | None:
         return None
     if text.isdigit() and int(text) > 1:
         return int(text)
+    refuse_special(text)
     try:
         content = Path(text).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

