@@ -135,9 +135,10 @@ class Run:
         return len({name for pairs in self._wanted.values() for _, name in pairs})
 
     @property
-    def shape(self) -> list[int]:
+    def shape(self) -> tuple[int, int, int]:
         """Channels, height and width of an image."""
-        return list(self.fact("shape"))
+        channels, height, width = self.fact("shape")
+        return channels, height, width
 
     @property
     def classes(self) -> list[str]:
