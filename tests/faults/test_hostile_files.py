@@ -307,7 +307,12 @@ def test_many_equal_names_are_no_long_search() -> None:
 BILLION = "a0: &a0 [x, x]\n" + "".join(
     f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}, *a{i - 1}, *a{i - 1}, *a{i - 1}]\n" for i in range(1, 40)
 )
+# the value itself would be told in the error
+VALUE = "victim: [&b0 [x, x]" + "".join(
+    f", &b{i} [*b{i - 1}, *b{i - 1}, *b{i - 1}, *b{i - 1}, *b{i - 1}]" for i in range(1, 40)
+)
 PLANS: dict[str, tuple[str, str]] = {
+    "billion in a value": (VALUE + "]\n", "has an alias"),
     "billion": (BILLION, "has an alias"),
     "billion attacks": (BILLION.replace("a39:", "attacks:"), "has an alias"),
     "itself": ("attacks: &a [*a]\n", "has an alias"),
