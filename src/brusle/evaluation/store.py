@@ -572,6 +572,8 @@ class Store:
                 yield
         except sqlite3.Error as error:
             raise DataError(f"{self._name}: {_plain(error)}") from error
+        except UnicodeDecodeError as error:  # SQLite's message quotes what is there
+            raise self._damage("a name in it is no text") from error
 
 
 _CHANGED = "its checksum does not fit"
