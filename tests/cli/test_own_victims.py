@@ -74,7 +74,7 @@ def test_verify_and_report_know_a_factory_by_its_name(place: Path, defence: str 
     done = run(*REQUEST, *behind, "--out", "run")
     assert done.returncode == 0, done.stderr
     assert Run.open("run").victim == name
-    again = run("verify", "run", "--json")
+    again = run("verify", "run", "--victim", "python:retrained:make", *behind, "--json")
     assert again.returncode == 0, again.stderr
     said = json.loads(again.stdout)
     assert said["victim"] == name

@@ -129,5 +129,19 @@ def judged(folder: Path, known: Any, seed: int) -> str:
     return "found" if said["failed"] else "unharmed"
 
 
+def test_damage_that_sqlite_cannot_even_tell(folder) -> None:
+    """Its message would quote bytes that are no text."""
+    with Store.write(folder):
+        pass
+    path = folder / FILE
+    content = path.read_bytes()
+    schema = content.replace(b"tablerowsrows", b"table\xff\xfewsrows")
+    schema = schema.replace(b"CREATE TABLE rows", b"CREATE TABEL rows")
+    assert schema != content
+    path.write_bytes(schema)
+    for command in ("status", "report", "compare", "verify"):
+        check_line(run(command, folder))
+
+
 def test_a_sound_store_passes(folder) -> None:
     assert not recheck(folder).failed

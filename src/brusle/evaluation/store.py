@@ -586,6 +586,8 @@ class Store:
                 yield
         except sqlite3.Error as error:
             raise DataError(f"{self._name}: {_plain(error)}") from error
+        except UnicodeDecodeError as error:  # SQLite's message quotes what is there
+            raise self._damage("a name in it is no text") from error
 
     def _check_place(self) -> None:
         """Raise if somebody has taken the folder away: SQLite would write on, to no file at all."""
