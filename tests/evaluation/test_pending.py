@@ -1,6 +1,8 @@
 """Answers to attacks that were interrupted: asked once, believed only as far as they can be."""
 
+import os
 import sqlite3
+from pathlib import Path
 
 import pytest
 import torch
@@ -97,6 +99,32 @@ def test_a_damaged_file_is_made_anew(tmp_path) -> None:
     path = tmp_path / FILE
     path.write_bytes(b"no database" + path.read_bytes()[11:])
     assert list(run(tmp_path, integer_model(SHAPE, CLASSES)).rows()) == expected()
+
+
+HOSTILE = {
+    "a link": lambda path: path.symlink_to(path.with_name("precious")),
+    "a folder": lambda path: path.mkdir(),
+    "a pipe": lambda path: os.mkfifo(path),
+    "a trigger": lambda path: _database(
+        path,
+        pending._SCHEMA + "CREATE TRIGGER t AFTER INSERT ON answers BEGIN DELETE FROM answers; END",
+    ),
+    "a view": lambda path: _database(path, "CREATE VIEW answers AS SELECT 1"),
+}
+
+
+def _database(path: Path, script: str) -> None:
+    connection = sqlite3.connect(path)
+    connection.executescript(script)
+    connection.close()
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_what_others_put_in_its_place_is_not_used(tmp_path, kind) -> None:
+    (tmp_path / "precious").write_text("precious")
+    HOSTILE[kind](tmp_path / FILE)
+    assert list(run(tmp_path, integer_model(SHAPE, CLASSES)).rows()) == expected()
+    assert (tmp_path / "precious").read_text() == "precious"
 
 
 LIES = {

@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -11,7 +10,8 @@ import pytest
 from entry import run as command
 
 from brusle.errors import DataError
-from brusle.evaluation.store import _SCHEMA, FILE, LOCK, Store
+from brusle.evaluation.locking import LOCK
+from brusle.evaluation.store import FILE, Store
 
 READERS = [
     ("report",), ("compare",), ("verify",), ("export", "--to", "x.csv"),
@@ -26,14 +26,6 @@ def nothing(folder: Path) -> None:
 def no_tables(folder: Path) -> None:
     """The file is there, and nothing is in it."""
     (folder / FILE).touch()
-
-
-def in_between(folder: Path) -> None:
-    """The tables are there, and the format is not noted yet."""
-    connection = sqlite3.connect(folder / FILE)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.executescript(_SCHEMA)
-    connection.close()
 
 
 @pytest.fixture
@@ -51,7 +43,7 @@ def lock(folder) -> Iterator[IO[str]]:
         yield file
 
 
-@pytest.mark.parametrize("state", [nothing, no_tables, in_between])
+@pytest.mark.parametrize("state", [nothing, no_tables])
 def test_a_run_that_is_just_starting(folder, lock, state) -> None:
     state(folder)
     answer = command("status", folder)
@@ -65,7 +57,7 @@ def test_a_run_that_is_just_starting(folder, lock, state) -> None:
         assert "a run is just starting in" in answer.stderr
 
 
-@pytest.mark.parametrize("state", [nothing, no_tables, in_between])
+@pytest.mark.parametrize("state", [nothing, no_tables])
 def test_a_start_that_was_ended(folder, state) -> None:
     (folder / LOCK).touch()
     state(folder)
@@ -83,7 +75,7 @@ def test_watching_waits_for_a_run_that_is_just_starting(folder, lock, monkeypatc
     def wait(seconds: float) -> None:
         looks.append(seconds)
         if len(looks) == 2:
-            in_between(folder)
+            no_tables(folder)
         if len(looks) == 3:
             lock.close()
             (folder / FILE).unlink()

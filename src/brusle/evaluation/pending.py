@@ -15,6 +15,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +24,19 @@ import torch
 from torch import Tensor
 
 from brusle import rng
+from brusle.errors import DataError
+from brusle.evaluation.database import connect, layout, layout_of
 
 FILE = "pending.sqlite"
 MOST_BYTES = 256 << 20  # of answers; beyond that, no more are kept
 SOON, EVERY = 0.05, 1.0  # seconds to the first writing, twice as many to the next, at most so many
 _TYPES = ("<f4", "<f8")  # of scores, in the order of bytes of the file
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS answers (
+CREATE TABLE answers (
     setting INTEGER NOT NULL, problem INTEGER NOT NULL,
     draws BLOB NOT NULL, type TEXT NOT NULL, scores BLOB NOT NULL
 );
-CREATE INDEX IF NOT EXISTS whose ON answers (setting, problem);
+CREATE INDEX whose ON answers (setting, problem);
 """
 _MINE = "setting = ? AND problem = ?"
 _SELECT = f"SELECT draws, type, scores FROM answers WHERE {_MINE} ORDER BY rowid"
@@ -126,16 +129,19 @@ class Pending:
 
     def _open(self) -> sqlite3.Connection | None:
         """The file, if it is sound."""
-        try:
-            connection = sqlite3.connect(self._path, timeout=30)
+        if self._path.is_symlink():
+            return None  # what it leads to would be written over
+        with suppress(sqlite3.Error, DataError):
+            connection = connect(str(self._path))
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")  # a kill does no harm to it
-            if connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
-                return None
-            connection.executescript(_SCHEMA)
-        except sqlite3.Error:
-            return None
-        return connection
+            if not layout(connection):
+                connection.executescript(_SCHEMA)
+            sound = connection.execute("PRAGMA quick_check").fetchone()[0] == "ok"
+            if sound and layout(connection) == layout_of(_SCHEMA):
+                return connection
+            connection.close()
+        return None
 
     def _anew(self) -> sqlite3.Connection | None:
         """A new file instead of a damaged one; None where there cannot be one."""
@@ -264,5 +270,6 @@ def _unpacked(draws: Any, kind: Any, scores: Any) -> dict[int, Tensor]:
 
 
 def _remove(path: Path) -> None:
-    for ending in ("", "-wal", "-shm"):
-        path.with_name(path.name + ending).unlink(missing_ok=True)
+    for ending in ("", "-wal", "-shm", "-journal"):
+        with suppress(OSError):
+            path.with_name(path.name + ending).unlink()

@@ -11,15 +11,12 @@ hand that did not know of it; it is no signature.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import math
 import os
 import sqlite3
-import stat
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, fields
@@ -27,7 +24,6 @@ from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Literal, get_args
-from urllib.parse import quote
 
 import numpy as np
 import torch
@@ -36,6 +32,8 @@ from torch import Tensor
 
 from brusle.errors import DataError
 from brusle.evaluation.about import read_fact, reason
+from brusle.evaluation.database import connect, in_words, is_frozen, layout, layout_of
+from brusle.evaluation.locking import LOCK, identity, is_written, open_lock, take
 from brusle.files import slug
 from brusle.loop import Needs
 from brusle.results import AttackResult, Status
@@ -43,10 +41,8 @@ from brusle.text import storable
 from brusle.trouble import tells_of_trouble
 
 GoalName = Literal["untargeted", "targeted"]
-FILE, LOCK = "results.sqlite", "results.lock"
-_NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # at the end of a journal of several databases
+FILE = "results.sqlite"
 _FORMAT = "brusle-results-3"
-_TRIES = 20  # to lock a folder, for a second in all
 _SCHEMA = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum TEXT NOT NULL);
 CREATE TABLE settings (
@@ -287,11 +283,11 @@ class Store:
         folder = Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lock = _open_lock(folder / LOCK)
+            lock = open_lock(folder / LOCK)
         except OSError as error:
             raise DataError(f"cannot write to the run folder {folder}: {error.strerror}") from error
         try:
-            _take(lock)
+            take(lock)
         except OSError as error:
             lock.seek(0)
             owner = lock.read().strip() or "unknown"
@@ -306,7 +302,7 @@ class Store:
         lock.flush()
         name = str(folder / FILE)
         try:
-            connection = _connect(name)
+            connection = connect(name)
         except DataError:
             lock.close()
             raise
@@ -316,7 +312,7 @@ class Store:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")
             store._prepare()
-        store._files = {path: _identity(path) for path in (folder / FILE, folder / LOCK)}
+        store._files = {path: identity(path) for path in (folder / FILE, folder / LOCK)}
         return store
 
     @classmethod
@@ -325,7 +321,7 @@ class Store:
         path = Path(folder) / FILE
         if not path.is_file():
             raise _no_run(folder)
-        store = cls(_connect(str(path), _is_frozen(path)), str(path), None)
+        store = cls(connect(str(path), is_frozen(path)), str(path), None)
         with store._closed_if_useless():
             if not store._has_begun():
                 raise _no_run(folder)
@@ -335,7 +331,7 @@ class Store:
     @classmethod
     def memory(cls) -> Store:
         """A store that is gone with the process."""
-        store = cls(_connect(":memory:"), "memory", None)
+        store = cls(connect(":memory:"), "memory", None)
         store._prepare()
         return store
 
@@ -530,7 +526,7 @@ class Store:
         if found != _FORMAT:
             raise DataError(f"{self._name} is of format {found}, not {_FORMAT}: another version")
         with self._guard():
-            if self._layout() != _expected_layout():
+            if self._layout() != layout_of(_schema()):
                 raise sqlite3.DatabaseError("its tables are not those that brusle makes")
             verdict = self._connection.execute("PRAGMA integrity_check").fetchone()[0]
             if verdict != "ok":
@@ -554,7 +550,7 @@ class Store:
             raise sqlite3.DatabaseError("rows are out of order")
 
     def _layout(self) -> list[tuple[str, str, str]]:
-        return _layout(self._connection)
+        return layout(self._connection)
 
     def _check(self, found: Sequence[Sequence[Any]], what: str) -> None:
         """Raise unless all rows, with their checksums at the end, are as they were stored."""
@@ -585,56 +581,22 @@ class Store:
             with self._turn, self._connection:
                 yield
         except sqlite3.Error as error:
-            raise DataError(f"{self._name}: {_plain(error)}") from error
+            raise DataError(f"{self._name}: {in_words(error)}") from error
         except UnicodeDecodeError as error:  # SQLite's message quotes what is there
             raise self._damage("a name in it is no text") from error
 
     def _check_place(self) -> None:
         """Raise if somebody has taken the folder away: SQLite would write on, to no file at all."""
         for path, known in self._files.items():
-            if _identity(path) != known:
+            if identity(path) != known:
                 raise DataError(
                     f"{path.parent} was removed or renamed, or its {path.name} was, while this run "
                     f"wrote to it: it stops here. If it was renamed, go on with that --out"
                 )
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file it is; None if there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
 class JustStarting(DataError):  # noqa: N818 - it is no error of anybody
     """A run has taken the folder, and has not stored anything yet."""
-
-
-def is_written(folder: str | Path) -> bool:
-    """Whether a run holds the lock of the folder at this moment."""
-    try:
-        with (Path(folder) / LOCK).open() as lock:
-            # shared, so that two who look do not take each other for a run; closing releases it
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False  # no lock: nothing was ever written here
-    return False
-
-
-def _take(lock: IO[str]) -> None:
-    """Lock a file, for the only writer; who looks at the lock holds it for a moment, too."""
-    for left in reversed(range(_TRIES)):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except OSError:
-            if not left:
-                raise
-            time.sleep(0.05)
 
 
 def _no_run(folder: str | Path) -> DataError:
@@ -673,82 +635,3 @@ def _examine(columns: Sequence[Any]) -> Found:
     loss = math.nan if named["loss"] is None else named["loss"]
     row = Row(**named | {"stable": bool(named["stable"]), "loss": loss})
     return Found(image, row, "" if checksum(setting, *values) == stated else _CHANGED)
-
-
-def _layout(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
-    """Kind, name and definition of everything in a database."""
-    found = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
-    return [(kind, name, sql or "") for kind, name, sql in found]
-
-
-def _expected_layout() -> list[tuple[str, str, str]]:
-    connection = sqlite3.connect(":memory:")
-    try:
-        connection.executescript(_schema())
-        return _layout(connection)
-    finally:
-        connection.close()
-
-
-def _open_lock(path: Path) -> IO[str]:
-    """The lock file; a link is not followed, since what it leads to would be written over."""
-    number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-    lock = os.fdopen(number, "r+")
-    if not stat.S_ISREG(os.fstat(number).st_mode):
-        lock.close()
-        raise DataError(f"{path} is no plain file: remove it")
-    return lock
-
-
-def _is_frozen(path: Path) -> bool:
-    """Whether nobody can write here, so that SQLite must not want to, either."""
-    log = path.with_name(path.name + "-wal")
-    return not os.access(path.parent, os.W_OK) and not (log.exists() and log.stat().st_size)
-
-
-def _connect(name: str, frozen: bool = False) -> sqlite3.Connection:
-    """Open a database, which may be anybody's: nothing in it is run."""
-    _refuse_foreign_journal(Path(name))
-    try:
-        if frozen:
-            connection = sqlite3.connect(
-                f"file:{quote(name)}?immutable=1", uri=True, check_same_thread=False
-            )
-        else:
-            connection = sqlite3.connect(name, timeout=30, check_same_thread=False)
-        connection.text_factory = lambda text: text.decode("utf-8", "replace")
-        connection.execute("PRAGMA trusted_schema = OFF")
-        connection.execute("PRAGMA cell_size_check = ON")
-    except sqlite3.Error as error:
-        raise DataError(f"{name}: {_plain(error)}") from error
-    return connection
-
-
-def _refuse_foreign_journal(path: Path) -> None:
-    """Raise if a rollback journal beside the database names another file.
-
-    SQLite deletes the file that a journal names when it rolls back. brusle writes to one database
-    at a time, so that its journals never name any.
-    """
-    journal = Path(os.path.realpath(path) + "-journal")
-    try:
-        strange = not journal.is_file() or journal.read_bytes().endswith(_NAMES_ANOTHER)
-    except OSError:  # whoever wrote it has just finished
-        return
-    if strange and os.path.lexists(journal):
-        raise DataError(f"{journal} was not written by brusle: remove it")
-
-
-def _plain(error: sqlite3.Error) -> str:
-    text = " ".join(str(error).split())
-    if isinstance(error, sqlite3.ProgrammingError):
-        return f"it cannot be read any more ({text}); open the run again"
-    if "full" in text:
-        return "the disk is full; what was stored before is safe. Make room and run again"
-    if "readonly" in text or "unable to open" in text:
-        return "the folder cannot be written to; choose another --out, or change its permissions"
-    if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
-        if isinstance(error, sqlite3.IntegrityError):
-            return f"a result was to be stored twice ({text}): please report this"
-        return f"the file is damaged ({text}); move it away to begin anew"
-    return text

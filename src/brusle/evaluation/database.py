@@ -1,0 +1,83 @@
+"""Databases in run folders, which may be anybody's: nothing in them is run, damage is noticed."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from urllib.parse import quote
+
+from brusle.errors import DataError
+
+_NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # at the end of a journal of several databases
+
+
+def connect(name: str, frozen: bool = False) -> sqlite3.Connection:
+    """Open a database, which may be anybody's: nothing in it is run."""
+    _refuse_foreign_journal(Path(name))
+    try:
+        if frozen:
+            connection = sqlite3.connect(
+                f"file:{quote(name)}?immutable=1", uri=True, check_same_thread=False
+            )
+        else:
+            connection = sqlite3.connect(name, timeout=30, check_same_thread=False)
+        connection.text_factory = lambda text: text.decode("utf-8", "replace")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+    except sqlite3.Error as error:
+        raise DataError(f"{name}: {in_words(error)}") from error
+    return connection
+
+
+def layout(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
+    """Kind, name and definition of everything in a database."""
+    found = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
+    return [(kind, name, sql or "") for kind, name, sql in found]
+
+
+def layout_of(schema: str) -> list[tuple[str, str, str]]:
+    """What `layout` says of a database that ``schema`` has made."""
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.executescript(schema)
+        return layout(connection)
+    finally:
+        connection.close()
+
+
+def is_frozen(path: Path) -> bool:
+    """Whether nobody can write here, so that SQLite must not want to, either."""
+    log = path.with_name(path.name + "-wal")
+    return not os.access(path.parent, os.W_OK) and not (log.exists() and log.stat().st_size)
+
+
+def in_words(error: sqlite3.Error) -> str:
+    """SQLite's complaint in our words."""
+    text = " ".join(str(error).split())
+    if isinstance(error, sqlite3.ProgrammingError):
+        return f"it cannot be read any more ({text}); open the run again"
+    if "full" in text:
+        return "the disk is full; what was stored before is safe. Make room and run again"
+    if "readonly" in text or "unable to open" in text:
+        return "the folder cannot be written to; choose another --out, or change its permissions"
+    if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+        if isinstance(error, sqlite3.IntegrityError):
+            return f"a result was to be stored twice ({text}): please report this"
+        return f"the file is damaged ({text}); move it away to begin anew"
+    return text
+
+
+def _refuse_foreign_journal(path: Path) -> None:
+    """Raise if a rollback journal beside the database names another file.
+
+    SQLite deletes the file that a journal names when it rolls back. brusle writes to one database
+    at a time, so that its journals never name any.
+    """
+    journal = Path(os.path.realpath(path) + "-journal")
+    try:
+        strange = not journal.is_file() or journal.read_bytes().endswith(_NAMES_ANOTHER)
+    except OSError:  # whoever wrote it has just finished
+        return
+    if strange and os.path.lexists(journal):
+        raise DataError(f"{journal} was not written by brusle: remove it")

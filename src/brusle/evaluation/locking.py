@@ -1,0 +1,62 @@
+"""The lock of a run folder: one writer at a time, and the system lets go with the process."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import time
+from pathlib import Path
+from typing import IO
+
+from brusle.errors import DataError
+
+LOCK = "results.lock"
+_TRIES = 20  # to lock a folder, for a second in all
+
+
+def open_lock(path: Path) -> IO[str]:
+    """The lock file; a link is not followed, since what it leads to would be written over."""
+    number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    lock = os.fdopen(number, "r+")
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        lock.close()
+        raise DataError(f"{path} is no plain file: remove it")
+    return lock
+
+
+def take(lock: IO[str]) -> None:
+    """Lock a file, for the only writer; who looks at the lock holds it for a moment, too."""
+    for left in reversed(range(_TRIES)):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError:
+            if not left:
+                raise
+            time.sleep(0.05)
+
+
+def is_written(folder: str | Path) -> bool:
+    """Whether a run holds the lock of the folder at this moment."""
+    path = Path(folder) / LOCK
+    if not path.is_file():
+        return False  # nothing was ever written here
+    try:
+        with path.open() as lock:
+            # shared, so that two who look do not take each other for a run; closing releases it
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Which file it is; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
