@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from brusle import rng
-from brusle.errors import InputError
+from brusle.errors import BrusleError, InputError, VictimError, first_line
 from brusle.goals import Output
 from brusle.names import hint, plain_value, plugin_risk, plugins
 from brusle.oracle import Gives, Victim, put, traits
@@ -275,13 +275,17 @@ def make(spec: str, victim: Victim) -> Victim:
     others = plugins("defences")
     if name not in DEFENCES and name not in others:
         raise InputError(f"unknown defence {name!r}{hint(name, [*DEFENCES, *others])}")
-    build: Callable[..., Victim] = DEFENCES[name] if name in DEFENCES else others[name].load()
     if any(isinstance(value, str | bool) or value is None for value in values):
         raise InputError(f"defence {spec!r}: {rest!r} is no number")
     try:
+        build: Callable[..., Victim] = DEFENCES[name] if name in DEFENCES else others[name].load()
         defended: Victim = build(victim, *values)
+    except BrusleError:
+        raise
     except TypeError as error:
         raise InputError(f"defence {spec!r} has too many or too few values ({error})") from error
+    except Exception as error:
+        raise VictimError(f"defence {spec!r} failed: {first_line(error)}") from error
     # by this name the run of a defended victim finds its defences again
     return defended if name in DEFENCES else named(defended, f"{victim.name} + {spec}")
 

@@ -10,7 +10,7 @@ from brusle.data.arrays import npz
 from brusle.data.bundled import sample
 from brusle.data.folders import folder, imagenet
 from brusle.data.sets import Dataset, Source
-from brusle.errors import DataError, InputError
+from brusle.errors import BrusleError, DataError, InputError, first_line
 from brusle.names import Name, hint, plugin_risk, plugins
 from brusle.oracle import Traits, traits
 
@@ -110,13 +110,18 @@ def _from_plugin(name: Name, like: Any) -> Source:
     point = others[name.kind]
     try:
         build = point.load()
-    except (ImportError, AttributeError) as error:
+    except Exception as error:
         raise DataError(
-            f"the plugin {point.value} for data {name.kind!r} cannot be loaded ({error}): "
-            f"install its package again"
+            f"the plugin {point.value} for data {name.kind!r} cannot be loaded "
+            f"({first_line(error)}): install its package again"
         ) from error
-    # options are the plugin's own business, so it gets all that follows the colon
-    data = build(name.text.partition(":")[2], like)
+    try:
+        # options are the plugin's own business, so it gets all that follows the colon
+        data = build(name.text.partition(":")[2], like)
+    except BrusleError:
+        raise
+    except Exception as error:
+        raise DataError(f"{name.text} failed in {point.value}: {first_line(error)}") from error
     if not isinstance(data, Dataset):
         raise DataError(
             f"the plugin {point.value} returned a {type(data).__name__}: it must return a "

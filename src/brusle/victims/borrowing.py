@@ -11,7 +11,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from brusle.errors import VictimError
+from brusle.errors import VictimError, first_line
 from brusle.trouble import find_trouble
 
 T = TypeVar("T")
@@ -110,7 +110,7 @@ class Placed:
         except (RuntimeError, TypeError) as error:
             raise VictimError(
                 f"{type(self._module).__name__} cannot be copied to {self._device} as "
-                f"{self._dtype} ({str(error).splitlines()[0]}): move and convert it yourself"
+                f"{self._dtype} ({first_line(error)}): move and convert it yourself"
             ) from error
 
 

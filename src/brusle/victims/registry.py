@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from brusle import zoo
-from brusle.errors import InputError
+from brusle.errors import InputError, first_line
 from brusle.names import Name, hint, plugin_risk, plugins
 from brusle.oracle import Victim
 from brusle.victims.wrappers import FunctionVictim, TorchVictim
@@ -199,7 +199,7 @@ def resolve_device(device: str) -> torch.device:
         where = torch.device(device)
         torch.empty(0, device=where)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise InputError(f"device {device!r} cannot be used here ({reason}): try 'cpu'") from error
     return where
 
