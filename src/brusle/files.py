@@ -10,6 +10,7 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 
 from brusle.errors import DataError
@@ -73,6 +74,17 @@ def refuse_special(path: str | Path) -> None:
     place = Path(path)
     if place.exists() and not place.is_file() and not place.is_dir():
         raise DataError(f"cannot open {path}: it is no file but a pipe or a device; remove it")
+
+
+def require_plain(place: Path) -> None:
+    """Raise if ``place`` is, or holds, more than files and folders.
+
+    What is written to a link could go anywhere, and what is written to a pipe nobody may read.
+    """
+    below = (Path(top) / name for top, *names in os.walk(place) for name in chain(*names))
+    for path in (place, *below):
+        if path.is_symlink() or (path.exists() and not path.is_file() and not path.is_dir()):
+            raise DataError(f"{path} is no plain file but a link, a pipe or a device: remove it")
 
 
 @contextmanager

@@ -144,9 +144,7 @@ def test_plugins_that_do_not_work(plugin) -> None:
         load("wrong:1")
     with pytest.raises(DataError, match="brusle_squares:gone for data 'gone' cannot be loaded"):
         load("gone:1")
-    with pytest.raises(
-        DataError, match="squares:many failed in brusle_squares:squares: ValueError"
-    ):
+    with pytest.raises(DataError, match="failed in brusle_squares:squares: ValueError"):
         load("squares:many")
     assert len(load("sample")) == 200  # a plugin cannot replace what brusle has itself
     assert known_data()["sample"].startswith("200 CIFAR-10")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -304,9 +305,42 @@ def test_a_lock_that_is_a_link_is_not_followed(folder, tmp_path) -> None:
     mine.write_text("precious")
     (folder / LOCK).unlink()
     (folder / LOCK).symlink_to(mine)
-    with pytest.raises(brusle.errors.DataError, match="cannot write to the run folder"):
+    with pytest.raises(brusle.errors.DataError, match="results.lock is no plain file but a link"):
         Store.write(folder)
     assert mine.read_text() == "precious"
+
+
+WRITTEN = ("rows.csv", "run.json", "pairs.json", "curve.png", "report.html", "adversarial")
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_nothing_is_written_through_what_lies_in_a_folder(name, kind, folder, tmp_path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("precious")
+    place = folder / name
+    if place.is_dir():
+        shutil.rmtree(place)
+    place.unlink(missing_ok=True)
+    if kind == "link":
+        place.symlink_to(mine)
+    else:
+        os.mkfifo(place)
+    budget = ("--goal", "untargeted", "--attack", "brusle", "--pixels", 2, "--queries", 5)
+    commands = [("evaluate", *budget, "--limit", 3, "--out", folder)]
+    if name == "report.html":
+        commands.append(("report", folder))
+    for command in commands:
+        answer = run(*command)
+        assert answer.returncode == 2 and answer.stderr.count("\n") == 1, answer.stderr
+        assert f"{name} is no plain file" in answer.stderr
+    assert mine.read_text() == "precious"
+
+
+def test_a_run_folder_may_be_reached_by_a_link(folder, tmp_path) -> None:
+    (tmp_path / "link").symlink_to(folder)
+    assert run("report", tmp_path / "link").returncode == 0
+    Store.write(tmp_path / "link").close()
 
 
 def test_a_journal_that_names_another_file_is_not_played(folder, tmp_path) -> None:

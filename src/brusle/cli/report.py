@@ -31,6 +31,7 @@ def command(
     """
     from brusle.evaluation.locking import is_written
     from brusle.evaluation.runs import Run
+    from brusle.files import require_plain
     from brusle.names import require_ending
     from brusle.report.content import gather
     from brusle.report.files import PAGES, write_page
@@ -40,6 +41,8 @@ def command(
     if as_json and as_markdown:
         raise click.UsageError("choose one of --md and --json")
     path = out or run / "report.html"
+    if out is None:
+        require_plain(path)
     require_ending(path, PAGES)
     writing = is_written(run)  # first: if it has ended by now, what is read next is final
     opened = Run.open(run, data)

@@ -34,7 +34,7 @@ from brusle.errors import DataError
 from brusle.evaluation.about import read_fact, reason
 from brusle.evaluation.database import connect, in_words, is_frozen, layout, layout_of
 from brusle.evaluation.locking import LOCK, identity, is_written, open_lock, take
-from brusle.files import slug
+from brusle.files import require_plain, slug
 from brusle.loop import Needs
 from brusle.results import AttackResult, Status
 from brusle.text import storable
@@ -281,6 +281,7 @@ class Store:
     def write(cls, folder: str | Path) -> Store:
         """Open the store of a run folder for writing; make it if there is none."""
         folder = Path(folder)
+        require_plain(folder.resolve())  # the folder itself may be one: the user has named it
         try:
             folder.mkdir(parents=True, exist_ok=True)
             lock = open_lock(folder / LOCK)
