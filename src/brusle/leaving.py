@@ -46,10 +46,11 @@ def end(code: int, others: set[threading.Thread]) -> NoReturn:
 
     Python would wait for a victim's threads, and might crash in those that were left alone.
     """
-    stay = [t for t in threading.enumerate() if t not in others and not t.daemon]
+    new = [t for t in threading.enumerate() if t not in others]
+    stay = [t for t in new if not t.daemon]
     for thread in stay:
         thread.join(timeout=1)
-    if _left_alone or any(thread.is_alive() for thread in stay):
+    if any(t.is_alive() for t in (*stay, *(t for t in new if t in _left_alone))):
         for stream in (sys.stdout, sys.stderr):
             with suppress(AttributeError, OSError, ValueError):  # it may be closed
                 stream.flush()

@@ -105,3 +105,11 @@ def test_rows_with_errors_hold(tmp_path) -> None:
     )
     found = recheck(tmp_path, wrap(model.function, output="logits", shape=SHAPE), (images, labels))
     assert found.doubts == () and found.rows > found.checked
+
+
+def test_a_loss_that_is_zero_from_below_holds(tmp_path) -> None:
+    """SQLite drops the sign of a zero: a tie of two classes has such a loss."""
+    victim = wrap(lambda x: torch.tensor([[1.0, 1.0]]).repeat(len(x), 1), output="logits")
+    images = random_images(3, SHAPE)
+    data = (images, torch.zeros(3, dtype=torch.int64))
+    check(tmp_path, victim, data, make("brusle", 2, 5), "untargeted")

@@ -616,10 +616,10 @@ def _summed(*values: Any) -> tuple[Any, ...]:
 
 
 def _values(row: Row) -> Iterator[Any]:
-    """What SQLite holds of a row: it knows neither truth values nor NaN."""
+    """What SQLite holds of a row: it knows neither truth values nor NaN nor a zero below zero."""
     for (name, kind), value in zip(_COLUMNS.items(), astuple(row), strict=True):
         missing = value is None or (name == "loss" and math.isnan(value))
-        yield None if missing else _PYTHON[kind](value)
+        yield None if missing else _PYTHON[kind](value + 0.0 if kind == "REAL" else value)
 
 
 def _examine(columns: Sequence[Any]) -> Found:
