@@ -8,10 +8,10 @@ from torch.nn import functional as F
 from brusle import defences
 from brusle.attacks.pgd0 import PGD0
 from brusle.attacks.sigma_zero import SigmaZero
-from brusle.errors import InputError
+from brusle.errors import InputError, VictimError
 from brusle.goals import LOSSES, Goal
 from brusle.loop import Feedback
-from brusle.oracle import Oracle
+from brusle.oracle import SEVERAL, Oracle
 from brusle.problems import Problems, flatten_pixels
 from brusle.victims import wrap
 
@@ -262,18 +262,22 @@ def test_victims_without_gradients_are_refused_before_any_query(attack) -> None:
     assert asked == []
 
 
-def test_a_module_that_autograd_cannot_follow_gives_error_rows() -> None:
+def test_a_module_that_autograd_cannot_follow_is_an_error() -> None:
     class Rounding(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return x.detach().flatten(1)[:, :CLASSES] * 3
 
     images = make_images()
     labels = images.flatten(1)[:, :CLASSES].argmax(1)
-    result = PGD0(1, 5)(Rounding(), images, labels)
-    assert result.status == ["error"] * N
+    few = SEVERAL - 1
+    result = PGD0(1, 5)(Rounding(), images[:few], labels[:few])
+    assert result.status == ["error"] * few
     assert "RuntimeError" in result.errors[0]
     assert int(result.ledger.backward.sum()) == 0
-    assert result.queries.tolist() == [0] * N
+    assert result.queries.tolist() == [0] * few
+    assert len(images) >= SEVERAL
+    with pytest.raises(VictimError, match=f"none of {N} images was answered: .* RuntimeError"):
+        PGD0(1, 5)(Rounding(), images, labels)
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])

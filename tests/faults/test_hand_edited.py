@@ -10,8 +10,8 @@ import pytest
 from entry import run
 from tampering import tamper
 
-from brusle.evaluation.locking import is_written
 from brusle.errors import DataError
+from brusle.evaluation.locking import is_written
 from brusle.evaluation.runs import Run
 from brusle.evaluation.store import Store
 

@@ -217,7 +217,8 @@ def test_the_other_formats_keep_names_as_they_are(place, runs, tmp_path) -> None
     calm("export", runs[0], "--to", tmp_path / "rows.parquet")
     table = parquet.read_table(tmp_path / "rows.parquet")
     assert {*table["image"].to_pylist()} == {*NAMES}
-    calm("export", runs[0], "--images", tmp_path / "images", "--npz", tmp_path / "a.npz")
+    places = ("--images", tmp_path / "images", "--npz", tmp_path / "a.npz")
+    calm("export", runs[0], *places, *DATA)
     with np.load(tmp_path / "a.npz") as arrays:
         assert {*arrays["names"].tolist()} <= {name.rstrip("\0") for name in NAMES}
     manifest = json.loads(Path(runs[0], "pairs.json").read_text())
@@ -244,7 +245,8 @@ def test_commands_that_print(place, runs, tmp_path) -> None:
         print(repr(Run.open(folder)))
         assert "\x1b" not in repr(Run.open(folder))
     calm("compare", *runs)
-    calm("verify", runs[0], codes=(0, 3))
+    calm("verify", runs[0], codes=(2,))  # a run folder does not say what is run
+    calm("verify", runs[0], *VICTIM_NAME, *DATA, codes=(0, 3))
     calm("check", *VICTIM_NAME, *DATA, codes=(0, 3))
     calm("pairs", *VICTIM_NAME, *DATA, "--out", tmp_path / "[red].json")
     calm("list")
@@ -290,7 +292,7 @@ def test_errors_are_one_line(place, arguments) -> None:
 def test_pages_hold_names_as_text_only(place, runs, tmp_path) -> None:
     pages = []
     for at, folder in enumerate(runs):
-        calm("report", folder, "--out", tmp_path / f"{at}.html")
+        calm("report", folder, "--out", tmp_path / f"{at}.html", *DATA)
         pages.append(tmp_path / f"{at}.html")
     calm("compare", *runs, "--out", tmp_path / "c.html")
     for path in (*pages, tmp_path / "c.html"):
