@@ -7,7 +7,6 @@ and the number of the process that was asked.
 import os
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -19,7 +18,6 @@ from brusle import Ray, rng
 from brusle.attacks import BruSLe, SparseRS
 from brusle.evaluation import Run
 from brusle.evaluation import evaluate as evaluate_plan
-from brusle.evaluation.store import Row, Store
 
 SHAPE, IMAGES = (3, 10, 10), 20
 ATTACKS = [BruSLe(3, 40), SparseRS(3, 40)]
@@ -73,16 +71,6 @@ def data() -> tuple[torch.Tensor, torch.Tensor]:
 def evaluate(folder: Path | None, log: Path, victim: Logging | None = None, **options) -> Run:
     options = {"batch_size": 6, "seed": 2} | options
     return evaluate_plan(victim or Logging(log), data(), ATTACKS, out=folder, **options)
-
-
-def stored(folder: Path) -> dict[tuple[int, int], Row]:
-    """The rows of a run folder, without what differs from run to run."""
-    with Store.read(folder) as store:
-        return {
-            (setting.number, row.problem): replace(row, seconds=0.0)
-            for setting in store.settings()
-            for row in store.rows(setting.number)
-        }
 
 
 def owners(problems: list[int]) -> dict[int, int]:

@@ -6,7 +6,7 @@ import warnings
 import pytest
 import torch
 from models import integer_model, own_labels, random_images
-from survivor import stored
+from stored import stored
 from torch import nn
 
 import brusle

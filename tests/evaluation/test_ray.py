@@ -21,7 +21,8 @@ from brusle.evaluation.ray_engine import _Order, _victim
 
 sys.path.insert(0, str(Path(__file__).parent))
 import survivor
-from survivor import entries, lines, owners, stored
+from stored import stored
+from survivor import entries, lines, owners
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,8 @@ from brusle.victims import wrap
 
 sys.path.insert(0, str(Path(__file__).parent))
 import survivor
-from survivor import lines, owners, stored
+from stored import stored
+from survivor import lines, owners
 
 
 @pytest.mark.slow

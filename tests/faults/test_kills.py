@@ -3,24 +3,15 @@
 import multiprocessing
 import random
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import mortal
 import pytest
 from mortal import asked, calls
+from stored import stored
 
 from brusle.evaluation.pending import EVERY, FILE
-from brusle.evaluation.store import Row, Store
-
-
-def stored(folder: Path) -> dict[tuple[int, int], Row]:
-    with Store.read(folder) as store:
-        return {
-            (setting.number, row.problem): replace(row, seconds=0.0)
-            for setting in store.settings()
-            for row in store.rows(setting.number)
-        }
+from brusle.evaluation.store import Row
 
 
 def killed(count: int, folder: Path, log: Path, kind: str, delay: float) -> bool:

@@ -9,7 +9,7 @@ from contextlib import suppress
 import mortal
 import pytest
 import torch
-from test_kills import stored
+from stored import stored
 
 from brusle.errors import VictimUnavailable
 from brusle.trouble import Patience
