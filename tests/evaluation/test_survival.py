@@ -1,5 +1,6 @@
 """Evaluations that are killed, and whose folder has other troubles."""
 
+import errno
 import os
 import random
 import shutil
@@ -141,14 +142,19 @@ def test_a_full_disk_keeps_what_was_stored(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "run.json", "pairs.json"])
-def test_a_disk_that_is_full_for_other_files(name, tmp_path) -> None:
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (folder / name).symlink_to("/dev/full")
-    with pytest.raises(DataError, match=f"cannot write .*{name}: No space left on device"):
-        small(folder)
+def test_a_disk_that_is_full_for_other_files(name, tmp_path, monkeypatch) -> None:
+    folder, replace_file = tmp_path / "run", os.replace
+
+    def full(beside: Path, path: Path) -> None:
+        if path.name == name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace_file(beside, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.raises(DataError, match=f"cannot write .*{name}: No space left on device"):
+            small(folder)
     assert len(stored(folder)) == (0 if name == "pairs.json" else 8)
-    (folder / name).unlink()
     run, _ = small(folder)  # room was made
     assert len(list(run.rows())) == 8 and (folder / name).exists()
 
