@@ -17,6 +17,8 @@ from entry import run
 from brusle.evaluation.recheck import recheck
 from brusle.evaluation.store import FILE, Store
 
+pytestmark = pytest.mark.slow
+
 TRIED = 400
 PARTS = 10
 

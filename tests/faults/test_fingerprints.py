@@ -19,6 +19,8 @@ from brusle.errors import VictimError
 from brusle.evaluation.provenance import fingerprint
 from brusle.victims.fingerprints import digest
 
+pytestmark = pytest.mark.slow
+
 SHAPE, CLASSES = (3, 8, 8), 4
 IMAGES = torch.randint(0, 256, (10, *SHAPE), generator=torch.Generator().manual_seed(1)) / 255
 

@@ -27,6 +27,8 @@ from brusle.oracle import traits
 from brusle.victims import wrap
 from brusle.victims.registry import KINDS
 
+pytestmark = pytest.mark.slow
+
 PLUGIN = """
 import pathlib
 pathlib.Path({trace!r}).touch()

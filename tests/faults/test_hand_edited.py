@@ -15,6 +15,8 @@ from brusle.evaluation.locking import is_written
 from brusle.evaluation.runs import Run
 from brusle.evaluation.store import Store
 
+pytestmark = pytest.mark.slow
+
 DAMAGES = {
     "cut": '{"a": ',
     "empty": "",
@@ -121,7 +123,6 @@ def test_a_description_that_was_edited(damage, folder, tmp_path, monkeypatch) ->
     assert check_all(folder, tmp_path) == len(COMMANDS)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["none", "null", "text", "list", "object", "large numbers"])
 @pytest.mark.parametrize(
     "name",

@@ -27,6 +27,8 @@ from brusle.errors import BrusleError, DataError
 from brusle.evaluation.pairs import Manifest, choose
 from brusle.evaluation.plan import Plan
 
+pytestmark = pytest.mark.slow
+
 LEVELS = (random_images(4, (3, 8, 8)) * 255).round().byte().numpy()
 VICTIM = """
 from brusle.victims import wrap

@@ -27,6 +27,8 @@ from brusle.evaluation import Run
 from brusle.evaluation.export import export_images
 from brusle.text import shown
 
+pytestmark = pytest.mark.slow
+
 MARKUP = (
     "[/bold][red]x[/red] $\\frac{ $x_ <script>alert(1)</script> <img src=x onerror=alert(2)> "
     "\"'`|*_#\\ \x1b[31m\x1b]0;owned\x07 \r\n- \u202e \x9b31m 💥 ]["

@@ -26,6 +26,8 @@ from brusle.evaluation import check, choose
 from brusle.evaluation.provenance import fingerprint
 from brusle.victims import load_victim, timed, wrap
 
+pytestmark = pytest.mark.slow
+
 LEVELS = torch.randint(0, 256, (8, *hostile.SHAPE), generator=torch.Generator().manual_seed(1))
 IMAGES = LEVELS / 255
 LABELS = hostile.NET(IMAGES).argmax(1)
@@ -304,7 +306,6 @@ COMMANDS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["noisy", "prints"])
 @pytest.mark.parametrize("name", COMMANDS)
 def test_what_a_victim_prints_is_no_json(name, kind, place) -> None:
@@ -327,7 +328,6 @@ ENDINGS = {
 EVERYWHERE = ("os._exit", "exits early and hard", "sleeps")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
@@ -344,7 +344,6 @@ def test_no_end_is_taken_for_a_result(name, kind, place) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["new threads", "exit in a thread", "wanders", "folder"])
 def test_the_command_ends_and_its_files_are_where_they_should_be(kind, place, tmp_path) -> None:
     out = os.path.relpath(tmp_path / "run", place)

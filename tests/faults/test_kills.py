@@ -13,6 +13,8 @@ from stored import stored
 from brusle.evaluation.pending import EVERY, FILE
 from brusle.evaluation.store import Row
 
+pytestmark = pytest.mark.slow
+
 
 def killed(count: int, folder: Path, log: Path, kind: str, delay: float) -> bool:
     """Run it and kill it after so many calls of the victim; False if it has ended before."""
@@ -30,7 +32,6 @@ def killed(count: int, folder: Path, log: Path, kind: str, delay: float) -> bool
     return process.exitcode != 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", mortal.ATTACKS)
 def test_killed_at_random_and_the_rows_are_the_same(kind, tmp_path) -> None:
     mortal.run(tmp_path / "whole", tmp_path / "whole.log", kind)
@@ -60,7 +61,6 @@ def test_killed_at_random_and_the_rows_are_the_same(kind, tmp_path) -> None:
 LONG = ("brusle", "pixel-bandit", "restarts", "ensemble", "minimal")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", [f"{name}-against-stubborn" for name in LONG])
 def test_a_run_that_never_lives_as_long_as_an_attack_gets_ahead(kind, tmp_path) -> None:
     mortal.run(tmp_path / "whole", tmp_path / "whole.log", kind)

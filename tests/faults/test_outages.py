@@ -14,6 +14,8 @@ from stored import stored
 from brusle.errors import VictimUnavailable
 from brusle.trouble import Patience
 
+pytestmark = pytest.mark.slow
+
 DOWN = {
     "no connection": ConnectionError("connection refused"),
     "a bug of its own": ValueError("the device is gone"),

@@ -13,6 +13,8 @@ from brusle.defences import LabelOnly, RandomNoise, TopScores
 from brusle.evaluation.recheck import recheck
 from brusle.victims import wrap
 
+pytestmark = pytest.mark.slow
+
 SHAPE, CLASSES = (3, 6, 6), 4
 NAMES = sorted(attacks.ATTACKS)
 

@@ -12,6 +12,8 @@ from tampering import tamper
 from brusle.evaluation.recheck import recheck
 from brusle.evaluation.store import FILE, Row, Store
 
+pytestmark = pytest.mark.slow
+
 SCORES = np.full(10, 0.5).tobytes()
 FIELDS = [f.name for f in fields(Row)]
 

@@ -18,6 +18,8 @@ from brusle.attacks import BruSLe, SparseRS
 from brusle.errors import DataError
 from brusle.zoo.train import Recipe, Trainer
 
+pytestmark = pytest.mark.slow
+
 VICTIM = """
 import torch
 from brusle.victims import wrap

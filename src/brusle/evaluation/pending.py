@@ -44,7 +44,7 @@ _DELETE = f"DELETE FROM answers WHERE {_MINE}"
 
 
 class Pending:
-    """The answers of one run folder, whose lock the caller holds.
+    """The answers of one run folder, whose lock the caller holds, and which holds no links.
 
     Args:
         folder: the run folder.
@@ -129,8 +129,6 @@ class Pending:
 
     def _open(self) -> sqlite3.Connection | None:
         """The file, if it is sound."""
-        if self._path.is_symlink():
-            return None  # what it leads to would be written over
         with suppress(sqlite3.Error, DataError):
             connection = connect(str(self._path))
             connection.execute("PRAGMA journal_mode = WAL")
