@@ -16,7 +16,7 @@ from pathlib import Path
 
 import brusle
 from brusle.attacks import BruSLe
-from brusle.evaluation.store import Row, Store
+from brusle.evaluation.storing.store import Row, Store
 
 IMAGES, TARGETS, ROWS = 200, 3, 20_000
 AT_ONCE = 16  # rows that an attack settles together

@@ -35,10 +35,11 @@ from brusle.attacks.base import SparseAttack
 from brusle.data import load
 from brusle.defences import defend
 from brusle.errors import BrusleError
-from brusle.loop import Feedback, Search, Session, run
 from brusle.oracle import Victim, put
 from brusle.problems import Candidates, Problems
 from brusle.results import AttackResult
+from brusle.search import Feedback, Search
+from brusle.session import Session, run
 
 
 class Timed:

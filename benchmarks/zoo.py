@@ -17,7 +17,7 @@ from pathlib import Path
 import brusle
 from brusle.attacks import BruSLe
 from brusle.defences import make
-from brusle.evaluation.metrics import Rate
+from brusle.evaluation.statistics.rates import Rate
 
 PIXELS = (4, 8, 12, 16)
 PLAIN = "cifar10-resnet20"

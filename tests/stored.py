@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from brusle.evaluation.store import Row, Store
+from brusle.evaluation.storing.store import Row, Store
 
 
 def stored(folder: Path) -> dict[tuple[int, int], Row]:

@@ -5,8 +5,8 @@ import torch
 from models import integer_model, own_labels, random_images
 
 from brusle.attacks import BruSLe, Ensemble, Minimal, Pointwise, Restarts
-from brusle.loop import run
 from brusle.problems import Problems
+from brusle.session import run
 from brusle.victims import wrap
 
 SHAPE = (3, 10, 10)
@@ -83,7 +83,7 @@ def test_what_is_finished_waits_no_longer_than_two_seconds_or_a_round(
         nonlocal settled
         settled += len(rows)
 
-    monkeypatch.setattr("brusle.loop.time.monotonic", lambda: now)
+    monkeypatch.setattr("brusle.batching.time.monotonic", lambda: now)
     victim = wrap(slow, output="logits")
     run(ATTACKS[name], victim, problems, batch_size=60, on_progress=watch, on_settled=settle)
     assert settled == 50

@@ -10,9 +10,9 @@ from brusle.attacks.pgd0 import PGD0
 from brusle.attacks.sigma_zero import SigmaZero
 from brusle.errors import InputError, VictimError
 from brusle.goals import LOSSES, Goal
-from brusle.loop import Feedback
 from brusle.oracle import SEVERAL, Oracle
 from brusle.problems import Problems, flatten_pixels
+from brusle.search import Feedback
 from brusle.victims import wrap
 
 N, SHAPE, CLASSES = 9, (3, 5, 4), 4

@@ -8,7 +8,7 @@ import brusle
 from brusle.attacks.pointwise import Pointwise
 from brusle.data import Dataset
 from brusle.errors import DataError, InputError
-from brusle.evaluation.starts import CANDIDATES, StartingImages
+from brusle.evaluation.running.starts import CANDIDATES, StartingImages
 from brusle.problems import Problems
 from brusle.starting import MOST_TRIES, noise
 

@@ -25,10 +25,10 @@ from brusle import rng
 from brusle.attacks import BruSLe, Ensemble, Minimal, Pointwise, Restarts
 from brusle.defences import make as defend
 from brusle.errors import InputError, VictimError, VictimUnavailable
-from brusle.evaluation.store import Row, Store
-from brusle.loop import run
+from brusle.evaluation.storing.store import Row, Store
 from brusle.oracle import Oracle, traits
 from brusle.problems import Problems
+from brusle.session import run
 from brusle.trouble import Patience, find_trouble, patiently, tells_of_trouble
 from brusle.verify import STABLE_DRAWS
 from brusle.victims import wrap
@@ -337,7 +337,7 @@ def stored(folder: Path) -> dict[int, Row]:
 @pytest.mark.parametrize(("name", "noisy"), CASES)
 def test_trouble_now_and_then_changes_no_result(name, noisy, tmp_path, monkeypatch) -> None:
     # how many successes are verified in one call must not depend on the time
-    monkeypatch.setattr("brusle.loop.SETTLE_WITHIN", math.inf)
+    monkeypatch.setattr("brusle.batching.SETTLE_WITHIN", math.inf)
     calm = Diary(noisy=noisy)
     evaluate(calm, ATTACKS[name], tmp_path / "calm")
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from brusle.attacks import minimise
     from brusle.errors import BrusleError, DataError, InputError, VictimError, VictimUnavailable
     from brusle.evaluation import Run, check, evaluate
-    from brusle.evaluation.engines import Local
-    from brusle.evaluation.plan import Plan
-    from brusle.evaluation.ray_engine import Ray
+    from brusle.evaluation.running.engines import Local
+    from brusle.evaluation.running.plan import Plan
+    from brusle.evaluation.running.ray_engine import Ray
     from brusle.results import AttackResult
     from brusle.trouble import Patience
     from brusle.victims import load_victim
@@ -32,11 +32,11 @@ _HOME = {
     "BrusleError": "brusle.errors",
     "DataError": "brusle.errors",
     "InputError": "brusle.errors",
-    "Local": "brusle.evaluation.engines",
+    "Local": "brusle.evaluation.running.engines",
     "Patience": "brusle.trouble",
-    "Plan": "brusle.evaluation.plan",
-    "Ray": "brusle.evaluation.ray_engine",
-    "Run": "brusle.evaluation.runs",
+    "Plan": "brusle.evaluation.running.plan",
+    "Ray": "brusle.evaluation.running.ray_engine",
+    "Run": "brusle.evaluation.storing.runs",
     "VictimError": "brusle.errors",
     "VictimUnavailable": "brusle.errors",
     "check": "brusle.evaluation",

@@ -122,7 +122,7 @@ LossOfRows = Callable[[Tensor, Tensor], Tensor]
 
 
 class Memory(Protocol):
-    """Answers that were given before, to the same attack; see `brusle.evaluation.pending`.
+    """Answers that were given before, to the same attack; see `brusle.evaluation.storing.pending`.
 
     An answer is known by the number of its problem and that of the draw, from 0 for the clean
     image: attacks are deterministic, so the same draw is asked for the same image.

@@ -20,8 +20,8 @@ from brusle.attacks.bayes_opt import (
     quantiles,
 )
 from brusle.errors import InputError
-from brusle.loop import Feedback
 from brusle.problems import Edits, Problems
+from brusle.search import Feedback
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from brusle import rng
 from brusle.attacks import BruSLe, palettes, schedules
 from brusle.attacks.brusle import draw_in_turn
 from brusle.errors import InputError
-from brusle.loop import Feedback
 from brusle.problems import Problems
+from brusle.search import Feedback
 from brusle.victims import wrap
 
 SHAPE, CLASSES, QUERIES = (3, 10, 10), 5, 120

@@ -12,8 +12,8 @@ from models import additive_model, grey_images, integer_model, own_labels, rando
 
 from brusle.attacks.l0_hsja import _BISECT, _PROBE, _STEP, L0HSJA, estimate
 from brusle.errors import InputError
-from brusle.loop import Feedback
 from brusle.problems import Problems, flatten_pixels, unflatten_pixels
+from brusle.search import Feedback
 from brusle.victims import wrap
 
 

@@ -8,8 +8,8 @@ from models import Counting, grey_images, integer_model, levels, own_labels, ran
 
 from brusle.attacks.one_pixel import OnePixel, make_room
 from brusle.errors import InputError
-from brusle.loop import Feedback
 from brusle.problems import Edits, Problems
+from brusle.search import Feedback
 
 
 def begin(attack: OnePixel, n: int = 1, shape=(3, 8, 8)):

@@ -18,8 +18,8 @@ from models import Counting, integer_model, levels, own_labels, random_images
 
 from brusle import rng
 from brusle.attacks.one_pixel import _AGAIN, _MEMBER, _PARENTS, _SCALE, OnePixel
-from brusle.loop import Feedback
 from brusle.problems import Edits, Problems
+from brusle.search import Feedback
 
 PEERS = Path(os.environ.get("BRUSLE_PEERS", Path(sys.prefix) / "peers"))
 SHAPE, CLASSES = (3, 8, 8), 4

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from brusle.attacks.pgd0 import PGD0, project
 from brusle.errors import InputError
-from brusle.loop import Feedback
 from brusle.problems import Edits, Problems, flatten_pixels
+from brusle.search import Feedback
 from brusle.victims import wrap
 
 SHAPE, CLASSES = (2, 4, 5), 4

@@ -10,8 +10,8 @@ from brusle.attacks import PixelBandit
 from brusle.attacks.pixel_bandit import masks, swaps
 from brusle.attacks.pixel_bandit.prior import Prior
 from brusle.errors import InputError
-from brusle.loop import Feedback
 from brusle.problems import Problems
+from brusle.search import Feedback
 
 # what is the same for problems that differ in their random numbers only
 MEMORY = ("pixel", "colour", "effect", "size", "z", "known", "inverse", "heard", "best_z", "asked")

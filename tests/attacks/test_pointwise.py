@@ -8,8 +8,8 @@ from models import additive_model, grey_images, integer_model, own_labels, rando
 from brusle import rng
 from brusle.attacks.pointwise import Pointwise
 from brusle.errors import InputError
-from brusle.loop import Feedback
 from brusle.problems import Problems, flatten_pixels
+from brusle.search import Feedback
 
 SHAPE, CLASSES = (3, 6, 6), 4
 

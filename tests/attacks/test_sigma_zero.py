@@ -7,8 +7,8 @@ from torch import Tensor
 
 from brusle.attacks.sigma_zero import SigmaZero
 from brusle.errors import InputError
-from brusle.loop import Feedback
 from brusle.problems import Problems, flatten_pixels, to_levels
+from brusle.search import Feedback
 from brusle.victims import wrap
 
 goals = pytest.mark.parametrize("targeted", [False, True], ids=["untargeted", "targeted"])

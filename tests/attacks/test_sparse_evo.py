@@ -9,8 +9,8 @@ from brusle import rng
 from brusle.attacks import palettes
 from brusle.attacks.sparse_evo import SparseEvo, choose
 from brusle.errors import InputError
-from brusle.loop import Feedback
 from brusle.problems import Edits, Problems
+from brusle.search import Feedback
 
 SHAPE, CLASSES = (3, 8, 8), 5
 

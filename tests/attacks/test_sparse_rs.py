@@ -8,9 +8,9 @@ from models import additive_model, grey_images, integer_model, own_labels, rando
 from brusle.attacks import palettes
 from brusle.attacks.sparse_rs import SparseRS, draw_unused, moved, unlike
 from brusle.errors import InputError
-from brusle.loop import Feedback
 from brusle.problems import Edits, Problems
 from brusle.rng import streams
+from brusle.search import Feedback
 
 SHAPE, CLASSES = (3, 8, 8), 5
 goals = pytest.mark.parametrize("targeted", [False, True], ids=["untargeted", "targeted"])

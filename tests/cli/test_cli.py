@@ -333,7 +333,7 @@ def test_an_interrupted_evaluation_prints_the_command_that_goes_on(tmp_path) -> 
         "import os, signal\n"
         # whoever runs the tests in the background may have switched it off
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from brusle.evaluation import store\n"
+        "from brusle.evaluation.storing import store\n"
         "add = store.Store.add\n"
         "def interrupt(self, setting, rows):\n"
         "    add(self, setting, rows)\n"

@@ -15,7 +15,7 @@ from rich.console import Console
 import brusle
 from brusle import Run
 from brusle.attacks import BruSLe, Minimal, SparseRS
-from brusle.evaluation.store import Store
+from brusle.evaluation.storing.store import Store
 from brusle.report.gallery import run_examples
 from brusle.report.tables import summary_table
 

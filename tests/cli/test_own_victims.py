@@ -12,7 +12,7 @@ from entry import run
 from torch import nn
 
 from brusle.evaluation import Run
-from brusle.evaluation.provenance import fingerprint
+from brusle.evaluation.running.provenance import fingerprint
 from brusle.victims import wrap
 
 MODULE = """

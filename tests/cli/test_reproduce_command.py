@@ -9,9 +9,9 @@ from click.testing import CliRunner, Result
 
 from brusle.cli import cli
 from brusle.errors import InputError
-from brusle.evaluation.paper import tables
-from brusle.evaluation.plan import Plan
-from brusle.evaluation.presets import presets
+from brusle.evaluation.paper.presets import presets
+from brusle.evaluation.paper.results import tables
+from brusle.evaluation.running.plan import Plan
 
 SMALL = ("--limit", "2", "--queries", "100", "--pixels", "40", "--data", "sample")
 

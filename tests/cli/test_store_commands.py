@@ -16,9 +16,9 @@ import brusle
 from brusle.attacks import BruSLe, SparseRS
 from brusle.cli.status import look
 from brusle.data import load, read_image
-from brusle.evaluation.locking import is_written
-from brusle.evaluation.metrics import Rate
-from brusle.evaluation.store import Store
+from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.storing.locking import is_written
+from brusle.evaluation.storing.store import Store
 
 
 @pytest.fixture(scope="module")

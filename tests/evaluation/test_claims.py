@@ -6,9 +6,9 @@ import pytest
 from pydantic import ValidationError
 from test_statistics import row
 
-from brusle.evaluation.claims import MARGIN, Reading, check
-from brusle.evaluation.metrics import Rate
-from brusle.evaluation.presets import Claim
+from brusle.evaluation.paper.claims import MARGIN, Reading, check
+from brusle.evaluation.paper.presets import Claim
+from brusle.evaluation.statistics.rates import Rate
 
 ABOVE = Claim(line="A", order="above", other="B")
 LEVEL = Claim(line="A", order="level", other="B")

@@ -16,10 +16,10 @@ from brusle.attacks import BruSLe
 from brusle.data import load, read_image
 from brusle.defences import RandomNoise
 from brusle.errors import DataError, InputError
-from brusle.evaluation.export import export_images, export_npz, export_rows, stored_rows
-from brusle.evaluation.recheck import recheck
-from brusle.evaluation.runs import Run
-from brusle.evaluation.store import FILE, Store, pack_edits
+from brusle.evaluation.storing.export import export_images, export_npz, export_rows, stored_rows
+from brusle.evaluation.storing.recheck import recheck
+from brusle.evaluation.storing.runs import Run
+from brusle.evaluation.storing.store import FILE, Store, pack_edits
 
 SHAPE = (3, 8, 10)  # not square: rows and columns cannot be mistaken for each other
 MODEL = integer_model(SHAPE, 4)

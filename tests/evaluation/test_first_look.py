@@ -11,8 +11,9 @@ from torch import nn
 
 import brusle
 from brusle.attacks import BruSLe, Pointwise
-from brusle.evaluation import Run, runner
-from brusle.evaluation.first_look import IMAGES
+from brusle.evaluation import Run
+from brusle.evaluation.running import runner
+from brusle.evaluation.running.first_look import IMAGES
 from brusle.report.content import gather
 from brusle.report.markdown import markdown
 from brusle.report.page import page

@@ -12,7 +12,7 @@ from brusle.attacks import BruSLe
 from brusle.data import Dataset
 from brusle.errors import DataError, InputError
 from brusle.evaluation import Manifest, choose
-from brusle.evaluation.workload import Workload, as_source
+from brusle.evaluation.running.workload import Workload, as_source
 from brusle.problems import Problems
 
 SHAPE = (3, 10, 10)

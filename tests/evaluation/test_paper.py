@@ -6,7 +6,7 @@ from importlib.resources import files
 import pytest
 
 from brusle.errors import InputError
-from brusle.evaluation.paper import paper_results, pixels_of, tables
+from brusle.evaluation.paper.results import paper_results, pixels_of, tables
 
 
 def value(table, **filters) -> float:
@@ -15,7 +15,7 @@ def value(table, **filters) -> float:
 
 
 def test_every_line_of_the_file_is_a_number() -> None:
-    with files("brusle.evaluation").joinpath("paper_results.csv").open() as file:
+    with files("brusle.evaluation.paper").joinpath("results.csv").open() as file:
         lines = Counter(line["table"] for line in csv.DictReader(file))
     assert {t.name: len(paper_results(t.name)) for t in tables()} == lines
     assert len(paper_results()) == lines.total() == 690

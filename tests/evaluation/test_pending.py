@@ -11,9 +11,9 @@ from models import Counting, integer_model, own_labels, random_images
 import brusle
 from brusle.attacks import PGD0, BruSLe, Ensemble
 from brusle.errors import DataError
-from brusle.evaluation import pending
-from brusle.evaluation.pending import FILE, Pending
-from brusle.evaluation.store import Store
+from brusle.evaluation.storing import pending
+from brusle.evaluation.storing.pending import FILE, Pending
+from brusle.evaluation.storing.store import Store
 from brusle.victims import wrap
 
 SHAPE, CLASSES, IMAGES = (3, 8, 8), 4, 10

@@ -13,9 +13,8 @@ from test_statistics import row as made_row
 import brusle
 from brusle.attacks import PGD0, BruSLe, Ensemble, Minimal, Restarts, SparseRS
 from brusle.errors import InputError
-from brusle.evaluation.export import export_rows
-from brusle.evaluation.metrics import Rate
-from brusle.evaluation.statistics import (
+from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.statistics.summaries import (
     Match,
     PixelsNeeded,
     Summary,
@@ -26,6 +25,7 @@ from brusle.evaluation.statistics import (
     robust_accuracy,
     success_rate,
 )
+from brusle.evaluation.storing.export import export_rows
 
 SHARES = {"lower": 0.25, "median": 0.5, "upper": 0.75}
 

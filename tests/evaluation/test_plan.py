@@ -5,7 +5,7 @@ import pytest
 import brusle
 from brusle.attacks import BruSLe, Ensemble, Minimal, PixelBandit, SparseRS
 from brusle.errors import DataError, InputError
-from brusle.evaluation.plan import Plan
+from brusle.evaluation.running.plan import Plan
 
 VICTIM = brusle.victims.wrap(lambda x: x, output="logits")
 

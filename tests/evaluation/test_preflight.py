@@ -415,7 +415,10 @@ def test_guessing_is_told_from_knowing_where_images_suffice(right, count, classe
 
 
 def test_every_topic_has_its_heading_in_the_documentation() -> None:
-    files = (brusle.evaluation.preflight.__file__, brusle.evaluation.diagnosis.__file__)
+    files = (
+        brusle.evaluation.running.preflight.__file__,
+        brusle.evaluation.running.diagnosis.__file__,
+    )
     source = "".join(Path(file).read_text() for file in files)
     topics = set(re.findall(r'Finding\(\s*"([a-z ]+)"', source))
     page = (Path(__file__).parents[2] / "docs" / "check.md").read_text()

@@ -8,8 +8,8 @@ from pydantic import ValidationError
 import brusle
 from brusle.attacks import L0HSJA, BruSLe, SparseRS
 from brusle.errors import InputError
-from brusle.evaluation.paper import paper_results, pixels_of, tables
-from brusle.evaluation.presets import OVER_SEEDS, Part, Preset, preset, presets, seeds_entry
+from brusle.evaluation.paper.presets import OVER_SEEDS, Part, Preset, preset, presets, seeds_entry
+from brusle.evaluation.paper.results import paper_results, pixels_of, tables
 
 RUNNABLE = [name for name, about in presets().items() if about.parts]
 WITHOUT_TABLE = [name for name, about in presets().items() if about.place]

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import brusle
-from brusle.evaluation.provenance import fingerprint, provenance
-from brusle.evaluation.revision import git_revision
-from brusle.evaluation.store import Store
+from brusle.evaluation.running.provenance import fingerprint, provenance
+from brusle.evaluation.running.revision import git_revision
+from brusle.evaluation.storing.store import Store
 
 
 def git(folder: Path, *arguments: str) -> str:

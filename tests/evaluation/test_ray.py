@@ -15,9 +15,9 @@ import torch
 import brusle
 from brusle.attacks import BruSLe
 from brusle.errors import InputError, VictimUnavailable
-from brusle.evaluation.engines import Recipe
-from brusle.evaluation.provenance import fingerprint
-from brusle.evaluation.ray_engine import _Order, _victim
+from brusle.evaluation.running.engines import Recipe
+from brusle.evaluation.running.provenance import fingerprint
+from brusle.evaluation.running.ray_engine import _Order, _victim
 
 sys.path.insert(0, str(Path(__file__).parent))
 import survivor

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from brusle.errors import InputError
-from brusle.evaluation.metrics import Rate
-from brusle.evaluation.presets import preset, presets
-from brusle.evaluation.reproduce import (
+from brusle.evaluation.paper.presets import preset, presets
+from brusle.evaluation.paper.reproduce import (
     Cell,
     Reproduction,
     default_folder,
@@ -18,7 +17,8 @@ from brusle.evaluation.reproduce import (
     jobs,
     reproduce,
 )
-from brusle.evaluation.store import Store
+from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.storing.store import Store
 from brusle.report.reproduction import all_blocks, blocks, claims, markdown, notes, picture
 
 ON_CIFAR10 = [name for name, about in presets().items() if about.dataset == "CIFAR-10"]

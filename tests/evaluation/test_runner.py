@@ -10,10 +10,10 @@ import brusle
 from brusle.attacks import PGD0, BruSLe, Ensemble, Minimal
 from brusle.data import Dataset
 from brusle.errors import InputError
-from brusle.evaluation.display import progress_text
-from brusle.evaluation.runs import checkpoints
-from brusle.evaluation.store import Store
-from brusle.loop import Progress
+from brusle.evaluation.running.display import progress_text
+from brusle.evaluation.storing.runs import checkpoints
+from brusle.evaluation.storing.store import Store
+from brusle.session import Progress
 
 SHAPE = (3, 12, 12)
 

@@ -4,8 +4,8 @@ import random
 import pytest
 
 from brusle.errors import InputError
-from brusle.evaluation.metrics import Rate
-from brusle.evaluation.statistics import (
+from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.statistics.summaries import (
     Cost,
     Summary,
     area_under_curve,
@@ -21,7 +21,7 @@ from brusle.evaluation.statistics import (
     success_grid,
     success_rate,
 )
-from brusle.evaluation.store import Row
+from brusle.evaluation.storing.store import Row
 
 
 def row(

@@ -24,7 +24,7 @@ import brusle
 from brusle.attacks import PGD0, BruSLe
 from brusle.data import Dataset
 from brusle.errors import DataError, InputError, VictimError
-from brusle.evaluation.store import FILE, Store, pack_edits, unpack_edits
+from brusle.evaluation.storing.store import FILE, Store, pack_edits, unpack_edits
 from brusle.victims import wrap
 
 sys.path.insert(0, str(Path(__file__).parent))

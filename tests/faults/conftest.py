@@ -8,7 +8,7 @@ import pytest
 import brusle
 from brusle.attacks import BruSLe, SparseRS
 from brusle.data import source
-from brusle.evaluation.pairs import manifest
+from brusle.evaluation.storing.manifest import manifest
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from entry import run
 
-from brusle.evaluation.recheck import recheck
-from brusle.evaluation.store import FILE, Store
+from brusle.evaluation.storing.recheck import recheck
+from brusle.evaluation.storing.store import FILE, Store
 
 pytestmark = pytest.mark.slow
 

@@ -23,13 +23,13 @@ import hostile
 
 import brusle
 from brusle.errors import InputError
-from brusle.evaluation import ray_engine
-from brusle.evaluation.store import Store
+from brusle.evaluation.running import ray_engine
+from brusle.evaluation.storing.store import Store
 
 pytest.importorskip("ray", reason="Ray is not installed")
 pytestmark = [pytest.mark.slow, pytest.mark.ray]
 IMAGES = torch.rand(40, *hostile.SHAPE, generator=torch.Generator().manual_seed(1))
-MAIN = "from brusle.evaluation import ray_engine as r; r._SILENCE = 6; r._WAIT = {wait}; "
+MAIN = "from brusle.evaluation.running import ray_engine as r; r._SILENCE = 6; r._WAIT = {wait}; "
 MAIN += "from brusle.cli import main; main()"
 
 

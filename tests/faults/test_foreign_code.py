@@ -18,11 +18,11 @@ from torch import nn
 import brusle
 from brusle import data, defences, victims
 from brusle.data import Framing, save_image
-from brusle.evaluation.about import likeness, traits_of
-from brusle.evaluation.locking import LOCK
-from brusle.evaluation.pairs import Manifest, choose
-from brusle.evaluation.runs import Run
-from brusle.evaluation.store import FILE, Store
+from brusle.evaluation.storing.about import likeness, traits_of
+from brusle.evaluation.storing.locking import LOCK
+from brusle.evaluation.storing.manifest import Manifest, choose
+from brusle.evaluation.storing.runs import Run
+from brusle.evaluation.storing.store import FILE, Store
 from brusle.oracle import traits
 from brusle.victims import wrap
 from brusle.victims.registry import KINDS

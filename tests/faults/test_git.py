@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from brusle.evaluation.revision import git_revision
+from brusle.evaluation.running.revision import git_revision
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

@@ -24,7 +24,7 @@ from brusle.attacks import BruSLe, SparseRS
 from brusle.data import Dataset, Source
 from brusle.errors import InputError
 from brusle.evaluation import Run
-from brusle.evaluation.export import export_images
+from brusle.evaluation.storing.export import export_images
 from brusle.text import shown
 
 pytestmark = pytest.mark.slow

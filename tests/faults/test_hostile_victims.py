@@ -23,7 +23,7 @@ from brusle.calls import call
 from brusle.data import save_image
 from brusle.errors import InputError, VictimError, VictimUnavailable
 from brusle.evaluation import check, choose
-from brusle.evaluation.provenance import fingerprint
+from brusle.evaluation.running.provenance import fingerprint
 from brusle.victims import load_victim, timed, wrap
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ import brusle
 from brusle import attacks
 from brusle.attacks import make, standard
 from brusle.defences import LabelOnly, RandomNoise, TopScores
-from brusle.evaluation.recheck import recheck
+from brusle.evaluation.storing.recheck import recheck
 from brusle.victims import wrap
 
 pytestmark = pytest.mark.slow

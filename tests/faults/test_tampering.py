@@ -9,8 +9,8 @@ import pytest
 from entry import run
 from tampering import tamper
 
-from brusle.evaluation.recheck import recheck
-from brusle.evaluation.store import FILE, Row, Store
+from brusle.evaluation.storing.recheck import recheck
+from brusle.evaluation.storing.store import FILE, Row, Store
 
 pytestmark = pytest.mark.slow
 

@@ -133,8 +133,8 @@ def test_training_replaces_its_files_at_once(tmp_path, monkeypatch) -> None:
 
 KILLED = """
 import os, signal, sys
-from brusle.evaluation import export
-from brusle.evaluation.runs import Run
+from brusle.evaluation.storing import export
+from brusle.evaluation.storing.runs import Run
 
 kind, left = sys.argv[1], int(sys.argv[2])
 rows = list(export.stored_rows(Run.open("run")))

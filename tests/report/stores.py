@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from brusle.evaluation.runs import Run
-from brusle.evaluation.store import Row, Store
+from brusle.evaluation.storing.runs import Run
+from brusle.evaluation.storing.store import Row, Store
 
 SESSION = {
     "began": "2026-01-02T03:04:05Z",

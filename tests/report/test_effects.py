@@ -10,9 +10,9 @@ from PIL import Image
 
 from brusle.attacks import BruSLe, Minimal, PixelBandit, Restarts
 from brusle.errors import InputError
-from brusle.loop import Feedback
 from brusle.problems import Problems
 from brusle.report.effects import EffectMaps, draw, follow, save
+from brusle.search import Feedback
 from brusle.victims import wrap
 
 SHAPE = (3, 8, 6)

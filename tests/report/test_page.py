@@ -15,11 +15,11 @@ from tampering import tamper
 
 from brusle.data import Dataset
 from brusle.errors import InputError
-from brusle.evaluation.metrics import Rate
-from brusle.evaluation.pairs import image_hash
-from brusle.evaluation.runs import Run
-from brusle.evaluation.statistics import Estimate
-from brusle.evaluation.store import Store, pack_edits
+from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.statistics.summaries import Estimate
+from brusle.evaluation.storing.manifest import image_hash
+from brusle.evaluation.storing.runs import Run
+from brusle.evaluation.storing.store import Store, pack_edits
 from brusle.problems import Problems
 from brusle.report.charts import Series, forest, histogram, step_chart, ticks
 from brusle.report.comparison import compare_runs

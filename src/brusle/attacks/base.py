@@ -8,9 +8,10 @@ from typing import Any, Literal, Protocol
 
 from brusle.errors import InputError
 from brusle.goals import LOSSES, Loss
-from brusle.loop import Attack, Needs, Progress, Search, Session, run
 from brusle.problems import Problems
 from brusle.results import AttackResult
+from brusle.search import Attack, Needs, Search
+from brusle.session import Progress, Session, run
 
 _MOST = 2**40  # sums of a few of these are 64-bit integers
 

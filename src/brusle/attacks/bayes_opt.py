@@ -46,9 +46,9 @@ from brusle.attacks.base import (
 )
 from brusle.errors import InputError
 from brusle.goals import Loss
-from brusle.loop import Feedback, Search
 from brusle.problems import Edits, Problems, to_levels
 from brusle.rows import Rows
+from brusle.search import Feedback, Search
 
 _START, _COLOUR, _SEARCH = range(3)  # tags of the random draws of one step
 _ROUNDS = 4  # of the local search: one around the best candidate, the others around the last best

@@ -45,8 +45,8 @@ from brusle.attacks.palettes import PALETTES, Palette
 from brusle.attacks.schedules import SCHEDULES, Schedule
 from brusle.errors import InputError
 from brusle.goals import Loss
-from brusle.loop import Feedback, Search
 from brusle.problems import Edits, Problems
+from brusle.search import Feedback, Search
 
 Variant = Literal["paper", "reference"]
 _MOVE, _START, _COLOUR = range(3)  # tags of the random draws of one step

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from brusle.attacks.base import CallableAttack, SparseAttack, require_integer
+from brusle.batching import Found
 from brusle.errors import InputError
-from brusle.loop import Found, Needs, Session
 from brusle.problems import Problems
+from brusle.search import Needs
+from brusle.session import Session
 
 _RANKS: tuple[Needs, ...] = ("labels", "scores", "gradients")
 

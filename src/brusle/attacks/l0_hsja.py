@@ -45,8 +45,8 @@ from torch import Tensor
 from brusle import rng
 from brusle.attacks.base import DecisionAttack, require_choice, require_integer
 from brusle.errors import InputError
-from brusle.loop import Feedback, Search
 from brusle.problems import Dense, Problems, flatten_pixels, to_levels
+from brusle.search import Feedback, Search
 
 Projection = Literal["l0", "authors", "l2"]
 _BISECT, _PROBE, _STEP = range(3)  # what a problem is busy with

@@ -22,10 +22,12 @@ from torch import Tensor
 from brusle import rng
 from brusle.attacks.base import SparseAttack, WalkingAttack, require_integer
 from brusle.attacks.combined import Wrapper, keep_better
+from brusle.batching import Found
 from brusle.goals import Loss
-from brusle.loop import Feedback, Found, Needs, Search, Session
 from brusle.problems import Dense, Edits, Problems, changed_pixels, flatten_pixels
 from brusle.results import AttackResult
+from brusle.search import Feedback, Needs, Search
+from brusle.session import Session
 
 _CHOICE = 13  # a tag apart from those of the attacks
 

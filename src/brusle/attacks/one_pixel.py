@@ -58,8 +58,8 @@ from brusle.attacks.base import (
 )
 from brusle.errors import InputError
 from brusle.goals import Loss
-from brusle.loop import Feedback, Search
 from brusle.problems import Edits, Problems, to_levels
+from brusle.search import Feedback, Search
 
 Variant = Literal["paper", "torchattacks"]
 _MEMBER, _PARENTS, _AGAIN, _CROSS, _SCALE = range(5)  # tags of the random draws of one step

@@ -36,8 +36,8 @@ from brusle.attacks.base import (
 )
 from brusle.errors import InputError
 from brusle.goals import Loss
-from brusle.loop import Feedback, Needs, Search
 from brusle.problems import Dense, Edits, Problems, to_levels
+from brusle.search import Feedback, Needs, Search
 
 _START = 0  # tag of the random draws of one step
 _STEP_PER_VALUE = 120000 / 255 / (3 * 32 * 32)

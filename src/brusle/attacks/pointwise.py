@@ -32,8 +32,8 @@ from torch import Tensor
 
 from brusle import rng
 from brusle.attacks.base import DecisionAttack, require_choice, require_integer
-from brusle.loop import Feedback, Search
 from brusle.problems import Dense, Problems, flatten_pixels
+from brusle.search import Feedback, Search
 
 Unit = Literal["pixel", "value"]
 _ORDER = 0  # tag of the random draws

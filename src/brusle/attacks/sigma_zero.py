@@ -37,8 +37,8 @@ from brusle import rng
 from brusle.attacks.base import WalkingAttack
 from brusle.errors import InputError
 from brusle.goals import Loss
-from brusle.loop import Feedback, Needs, Search
 from brusle.problems import Dense, Problems, to_levels
+from brusle.search import Feedback, Needs, Search
 
 _START = 0  # tag of the random draws of one step
 _NOISE = 0.1  # largest change of a value in the random start of a restart

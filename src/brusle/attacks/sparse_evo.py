@@ -46,8 +46,8 @@ from brusle.attacks.base import (
 )
 from brusle.errors import InputError
 from brusle.goals import Loss
-from brusle.loop import Feedback, Needs, Search
 from brusle.problems import Dense, Edits, Problems, flatten_pixels
+from brusle.search import Feedback, Needs, Search
 
 Variant = Literal["decision", "loss", "synthetic"]
 _PATIENCE = 10

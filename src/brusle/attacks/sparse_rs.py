@@ -50,8 +50,8 @@ from brusle.attacks import palettes
 from brusle.attacks.base import LOSS_OPTIONS, LossOption, SparseAttack, require_choice
 from brusle.errors import InputError
 from brusle.goals import Loss
-from brusle.loop import Feedback, Search
 from brusle.problems import Candidates, Dense, Edits, Problems
+from brusle.search import Feedback, Search
 
 Space = Literal["pixel", "feature"]
 _START, _MOVE, _AGAIN = range(3)  # tags of the random draws of one step

@@ -99,7 +99,7 @@ def command(
     from brusle.data import read_image, save_image
     from brusle.data.images import fit_for, frame, open_picture
     from brusle.errors import VictimError
-    from brusle.evaluation.display import watched
+    from brusle.evaluation.running.display import watched
     from brusle.files import name_beside
     from brusle.names import require_ending
     from brusle.oracle import Oracle, check_shape, traits

@@ -11,7 +11,7 @@ from brusle.cli.options import data_option, victim_options
 from brusle.cli.output import json_option, print_json, say
 
 if TYPE_CHECKING:
-    from brusle.evaluation.preflight import Effort, Preflight
+    from brusle.evaluation.running.preflight import Effort, Preflight
 
 _MARKS = {"ok": ("ok", "green"), "warning": ("note", "yellow"), "failure": ("FAIL", "red")}
 

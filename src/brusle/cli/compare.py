@@ -51,7 +51,7 @@ def command(
     from contextlib import ExitStack
 
     from brusle.cli import BAD_INPUT
-    from brusle.evaluation.runs import Run
+    from brusle.evaluation.storing.runs import Run
     from brusle.names import require_ending
     from brusle.report.comparison import compare_runs
     from brusle.report.comparison_page import comparison_page

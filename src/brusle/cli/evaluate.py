@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from brusle.evaluation import Run
-    from brusle.evaluation.plan import Plan
+    from brusle.evaluation.running.plan import Plan
 
 
 @click.command()
@@ -108,7 +108,7 @@ def command(
     """
     from rich.console import Console
 
-    from brusle.evaluation.display import Display
+    from brusle.evaluation.running.display import Display
 
     plan = _plan(context, config)
     console = Console(stderr=as_json)
@@ -131,7 +131,7 @@ def _plan(context: click.Context, config: Path | None) -> Plan:
     from click.core import ParameterSource
 
     from brusle.cli.options import number_or_all
-    from brusle.evaluation.plan import Plan, read_yaml
+    from brusle.evaluation.running.plan import Plan, read_yaml
 
     given = {
         name: value
@@ -153,7 +153,7 @@ def _plan(context: click.Context, config: Path | None) -> Plan:
 def _show(run: Run, console: Console, as_json: bool) -> int:
     """Print the table, and say where things are."""
     from brusle.cli import VICTIM_FAILED
-    from brusle.evaluation.display import print_warning
+    from brusle.evaluation.running.display import print_warning
     from brusle.report.tables import flag_lines, summary_table
     from brusle.terminal import escape
 

@@ -37,7 +37,7 @@ def command(
 
     Adversarial images are those of the successes, rebuilt from the originals and the stored edits.
     """
-    from brusle.evaluation.export import export_images, export_npz, export_rows
+    from brusle.evaluation.storing.export import export_images, export_npz, export_rows
 
     if to is None and images is None and npz is None:
         raise click.UsageError("say what to write: --to, --images or --npz")

@@ -46,7 +46,7 @@ def _names(kind: str) -> dict[str, str]:
 
 
 def _presets() -> dict[str, str]:
-    from brusle.evaluation.presets import presets
+    from brusle.evaluation.paper.presets import presets
 
     return {name: f"{about.dataset}: {about.summary}" for name, about in presets().items()}
 

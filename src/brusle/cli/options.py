@@ -12,7 +12,7 @@ from brusle.names import DEFAULT_ATTACKS, whole_number
 from brusle.text import brief
 
 if TYPE_CHECKING:
-    from brusle.evaluation.engines import Engine
+    from brusle.evaluation.running.engines import Engine
     from brusle.oracle import Victim
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -55,7 +55,7 @@ def open_victim(
     name: str, device: str, defences: Sequence[str], timeout: float | None = None
 ) -> Victim:
     """The victim that `victim_options` describe."""
-    from brusle.evaluation.engines import Recipe
+    from brusle.evaluation.running.engines import Recipe
 
     return Recipe(name, device, tuple(defences), timeout).open()
 
@@ -107,7 +107,7 @@ def engine(workers: int | None, address: str | None) -> Engine | None:
     """The engine that `engine_options` describe; None is this process."""
     if workers is None and address is None:
         return None
-    from brusle.evaluation.ray_engine import Ray
+    from brusle.evaluation.running.ray_engine import Ray
 
     return Ray(workers, address)
 

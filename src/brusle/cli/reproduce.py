@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from brusle.evaluation.reproduce import Job, Reproduction
-    from brusle.evaluation.store import Record
-    from brusle.loop import Progress
+    from brusle.evaluation.paper.reproduce import Job, Reproduction
+    from brusle.evaluation.storing.store import Record
     from brusle.report.reproduction import Block
+    from brusle.session import Progress
 
 
 @click.command()
@@ -94,8 +94,8 @@ def command(
     """
     from rich.console import Console
 
-    from brusle.evaluation.presets import preset as find
-    from brusle.evaluation.reproduce import jobs, reproduce
+    from brusle.evaluation.paper.presets import preset as find
+    from brusle.evaluation.paper.reproduce import jobs, reproduce
 
     if only_plan:
         _print_plans(jobs(find(preset), **scale)[0], as_json)
@@ -127,7 +127,7 @@ class _Bars(ExitStack):
 
     def begin(self, job: Job) -> None:
         """Called by `reproduce` before a part."""
-        from brusle.evaluation.display import Display
+        from brusle.evaluation.running.display import Display
         from brusle.terminal import escape
 
         self.close()

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from brusle.evaluation.metrics import Rate
-    from brusle.evaluation.store import Record
+    from brusle.evaluation.statistics.rates import Rate
+    from brusle.evaluation.storing.store import Record
 
 
 @click.command()
@@ -58,8 +58,8 @@ def look(folder: Path) -> dict[str, Any]:
     """What is stored in a run folder, and whether a run is writing to it."""
     from dataclasses import asdict
 
-    from brusle.evaluation.locking import is_written
-    from brusle.evaluation.store import JustStarting, Retries, Store
+    from brusle.evaluation.storing.locking import is_written
+    from brusle.evaluation.storing.store import JustStarting, Retries, Store
 
     writing = is_written(folder)  # first: if it has ended by now, what is read next is final
     try:
@@ -86,7 +86,7 @@ def _setting(setting: Record, counts: Mapping[str, int]) -> dict[str, Any]:
 
 def _rate(counts: Mapping[str, int]) -> Rate:
     """Success rate over the images that were classified correctly and without error."""
-    from brusle.evaluation.metrics import Rate
+    from brusle.evaluation.statistics.rates import Rate
 
     attacked = sum(counts.values()) - counts.get("skipped", 0) - counts.get("error", 0)
     return Rate(counts.get("success", 0), attacked)
@@ -119,7 +119,7 @@ def _show(found: Mapping[str, Any], console: Console) -> None:
 
 def _table(settings: list[dict[str, Any]]) -> Table:
     """One line per setting; fits a terminal of 80 columns."""
-    from brusle.evaluation.metrics import Rate
+    from brusle.evaluation.statistics.rates import Rate
     from brusle.report.tables import percent, plain_table
     from brusle.terminal import escape
 

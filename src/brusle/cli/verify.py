@@ -47,7 +47,7 @@ def command(
     other defences are put before --victim, too.
     """
     from brusle.cli import VICTIM_FAILED
-    from brusle.evaluation.recheck import recheck
+    from brusle.evaluation.storing.recheck import recheck
 
     found = recheck(
         run,

@@ -1,12 +1,12 @@
 """Evaluations: many images, several goals and budgets, and the numbers that come out."""
 
-from brusle.evaluation.diagnosis import Finding
-from brusle.evaluation.engines import Local, Setting
-from brusle.evaluation.pairs import Manifest, choose
-from brusle.evaluation.preflight import Preflight, check
-from brusle.evaluation.runner import DEFAULT_PIXELS, evaluate
-from brusle.evaluation.runs import Run
-from brusle.evaluation.workload import GOALS
+from brusle.evaluation.running.diagnosis import Finding
+from brusle.evaluation.running.engines import Local, Setting
+from brusle.evaluation.running.preflight import Preflight, check
+from brusle.evaluation.running.runner import DEFAULT_PIXELS, evaluate
+from brusle.evaluation.running.workload import GOALS
+from brusle.evaluation.storing.manifest import Manifest, choose
+from brusle.evaluation.storing.runs import Run
 from brusle.lazy import submodules
 
 __getattr__ = submodules(__name__)

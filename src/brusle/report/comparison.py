@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from brusle.errors import InputError
-from brusle.evaluation.metrics import Rate, or_none
-from brusle.evaluation.runs import Run
-from brusle.evaluation.statistics import (
+from brusle.evaluation.statistics.rates import Rate, or_none
+from brusle.evaluation.statistics.summaries import (
     Comparison,
     Match,
     PixelsNeeded,
@@ -21,7 +20,8 @@ from brusle.evaluation.statistics import (
     spread,
     success_rate,
 )
-from brusle.evaluation.store import Record, Row
+from brusle.evaluation.storing.runs import Run
+from brusle.evaluation.storing.store import Record, Row
 from brusle.report.verdicts import Compared, Verdict, Words, verdicts_on
 
 _FACTS = {

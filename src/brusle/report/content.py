@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from brusle.errors import InputError
-from brusle.evaluation.metrics import Rate, or_none
-from brusle.evaluation.runs import Run, summarise
-from brusle.evaluation.statistics import (
+from brusle.evaluation.statistics.rates import Rate, or_none
+from brusle.evaluation.statistics.summaries import (
     Estimate,
     Flag,
     Spread,
@@ -25,7 +24,8 @@ from brusle.evaluation.statistics import (
     success_grid,
     success_rate,
 )
-from brusle.evaluation.store import Record, Row
+from brusle.evaluation.storing.runs import Run, summarise
+from brusle.evaluation.storing.store import Record, Row
 from brusle.report.comparison import Section, within
 from brusle.report.curves import success_steps
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from brusle.evaluation.metrics import Rate
-from brusle.evaluation.runs import Run
-from brusle.evaluation.statistics import PixelsNeeded, success_rate
-from brusle.evaluation.store import Record, Row
+from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.statistics.summaries import PixelsNeeded, success_rate
+from brusle.evaluation.storing.runs import Run
+from brusle.evaluation.storing.store import Record, Row
 from brusle.report.plots import plot_text, save_figure
 
 if TYPE_CHECKING:

@@ -18,13 +18,13 @@ from torch import Tensor
 from brusle.attacks.pixel_bandit import Bandit, PixelBandit
 from brusle.errors import InputError
 from brusle.files import written
-from brusle.loop import Feedback, Search
 from brusle.names import require_ending
 from brusle.problems import Edits, Problems
 from brusle.report.curves import COLOURS
 from brusle.report.gallery import count
 from brusle.report.plots import plot_text, save_figure
 from brusle.results import AttackResult
+from brusle.search import Feedback, Search
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

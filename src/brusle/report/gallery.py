@@ -13,9 +13,9 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from brusle.errors import InputError
-from brusle.evaluation.audit import rebuild
-from brusle.evaluation.runs import Run
-from brusle.evaluation.store import Record
+from brusle.evaluation.storing.audit import rebuild
+from brusle.evaluation.storing.runs import Run
+from brusle.evaluation.storing.store import Record
 from brusle.files import written
 from brusle.names import require_ending
 from brusle.text import shown

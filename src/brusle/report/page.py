@@ -12,9 +12,9 @@ from typing import Any
 from PIL import Image
 
 from brusle.errors import BrusleError
-from brusle.evaluation.metrics import Rate
-from brusle.evaluation.runs import Run
-from brusle.evaluation.store import Record
+from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.storing.runs import Run
+from brusle.evaluation.storing.store import Record
 from brusle.report import listings
 from brusle.report.charts import Series, histogram, legend, step_chart
 from brusle.report.comparison_page import section_body

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from brusle.evaluation.runs import Run
+from brusle.evaluation.storing.runs import Run
 from brusle.report.curves import curve
 from brusle.report.gallery import gallery, run_examples
 

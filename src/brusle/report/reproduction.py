@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from brusle.evaluation.claims import Finding, Verdict
-from brusle.evaluation.reproduce import Cell, Outcome, Reproduction
+from brusle.evaluation.paper.claims import Finding, Verdict
+from brusle.evaluation.paper.reproduce import Cell, Outcome, Reproduction
 from brusle.report.curves import COLOURS
 from brusle.report.markdown import plain
 from brusle.report.plots import plot_text, save_figure

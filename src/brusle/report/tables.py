@@ -10,10 +10,10 @@ from rich import box
 from rich.console import Group
 from rich.table import Table
 
-from brusle.evaluation.metrics import Rate
-from brusle.evaluation.runs import Run
-from brusle.evaluation.statistics import Estimate, Summary
-from brusle.evaluation.store import Record
+from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.statistics.summaries import Estimate, Summary
+from brusle.evaluation.storing.runs import Run
+from brusle.evaluation.storing.store import Record
 from brusle.report.comparison import Line, Section
 from brusle.report.content import pixels, pixels_within, span
 from brusle.report.gallery import count

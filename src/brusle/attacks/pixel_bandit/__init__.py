@@ -23,8 +23,8 @@ from brusle.attacks.pixel_bandit.search import Bandit
 from brusle.attacks.pixel_bandit.swaps import SwapBandit
 from brusle.errors import InputError
 from brusle.goals import Loss
-from brusle.loop import Search
 from brusle.problems import Problems
+from brusle.search import Search
 
 __all__ = ["Bandit", "PixelBandit"]
 

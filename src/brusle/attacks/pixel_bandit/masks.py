@@ -22,8 +22,8 @@ from torch import Tensor
 from brusle import rng
 from brusle.attacks.pixel_bandit.prior import Prior
 from brusle.attacks.pixel_bandit.search import FIELD, NOISE, RESIDUAL, SIGN, Bandit
-from brusle.loop import Feedback
 from brusle.problems import Problems
+from brusle.search import Feedback
 
 if TYPE_CHECKING:
     from brusle.attacks.pixel_bandit import PixelBandit

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from brusle import rng
 from brusle.attacks.pixel_bandit.prior import Prior
-from brusle.loop import Feedback, Search
 from brusle.problems import Edits, Problems
+from brusle.search import Feedback, Search
 
 if TYPE_CHECKING:
     from brusle.attacks.pixel_bandit import PixelBandit

@@ -17,12 +17,12 @@ from brusle import data as data_sets
 from brusle import defences as defence_kinds
 from brusle import victims as victim_kinds
 from brusle.errors import BrusleError, DataError, InputError
-from brusle.evaluation.about import traits_of
-from brusle.evaluation.audit import rebuild
-from brusle.evaluation.pairs import Manifest, Originals, in_parts
-from brusle.evaluation.statistics import Flag, Summary, flags
-from brusle.evaluation.store import GoalName, Record, Row, Store
-from brusle.evaluation.workload import Data, as_source
+from brusle.evaluation.running.workload import Data, as_source
+from brusle.evaluation.statistics.summaries import Flag, Summary, flags
+from brusle.evaluation.storing.about import traits_of
+from brusle.evaluation.storing.audit import rebuild
+from brusle.evaluation.storing.manifest import Manifest, Originals, in_parts
+from brusle.evaluation.storing.store import GoalName, Record, Row, Store
 from brusle.names import require_harmless
 from brusle.oracle import COLUMNS, Ledger, Victim
 from brusle.problems import Problems

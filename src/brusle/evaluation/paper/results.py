@@ -1,7 +1,7 @@
 """The numbers of the BruSLe paper, to compare with.
 
 Vo, Abbasnejad, Ranasinghe: BruSLeAttack, ICLR 2024. The numbers are those of its tables, as
-printed; they are stored in ``paper_results.csv`` beside this file.
+printed; they are stored in ``results.csv`` beside this file.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _check_filter(name: str, value: str | float | None) -> None:
 
 @cache
 def _all() -> tuple[PaperNumber, ...]:
-    text = files("brusle.evaluation").joinpath("paper_results.csv").read_text(encoding="utf-8")
+    text = files("brusle.evaluation.paper").joinpath("results.csv").read_text(encoding="utf-8")
     return tuple(_number(row) for row in csv.DictReader(text.splitlines()))
 
 

@@ -31,12 +31,12 @@ from pydantic import NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
 from torch import Tensor
 
 from brusle.errors import DataError
-from brusle.evaluation.about import read_fact, reason
-from brusle.evaluation.database import connect, in_words, is_frozen, layout, layout_of
-from brusle.evaluation.locking import LOCK, identity, is_written, open_lock, take
+from brusle.evaluation.storing.about import read_fact, reason
+from brusle.evaluation.storing.database import connect, in_words, is_frozen, layout, layout_of
+from brusle.evaluation.storing.locking import LOCK, identity, is_written, open_lock, take
 from brusle.files import require_plain, slug
-from brusle.loop import Needs
 from brusle.results import AttackResult, Status
+from brusle.search import Needs
 from brusle.text import storable
 from brusle.trouble import tells_of_trouble
 

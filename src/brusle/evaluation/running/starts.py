@@ -13,7 +13,7 @@ from torch import Tensor
 from brusle import rng
 from brusle.data import Dataset, Source
 from brusle.errors import DataError, VictimUnavailable
-from brusle.evaluation.pairs import take
+from brusle.evaluation.storing.manifest import take
 from brusle.oracle import Oracle, Victim
 from brusle.problems import Problems
 

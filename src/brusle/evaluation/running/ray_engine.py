@@ -30,11 +30,11 @@ import torch
 import brusle
 from brusle.calls import call
 from brusle.errors import BrusleError, InputError, VictimError, VictimUnavailable, first_line
-from brusle.evaluation.engines import OnProgress, OnRows, Recipe, Shard, attack
-from brusle.evaluation.provenance import fingerprint
-from brusle.evaluation.store import Row
-from brusle.loop import Progress
+from brusle.evaluation.running.engines import OnProgress, OnRows, Recipe, Shard, attack
+from brusle.evaluation.running.provenance import fingerprint
+from brusle.evaluation.storing.store import Row
 from brusle.oracle import Victim
+from brusle.session import Progress
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -1,7 +1,7 @@
 """Presets: every table of the BruSLe paper, and figures without one, as evaluations to run.
 
 They are data, in ``presets.yaml`` beside this file. The preset of a table is called like the table
-in `brusle.evaluation.paper`, and has a part for each of its models. A figure has no numbers to
+in `results`, and has a part for each of its models. A figure has no numbers to
 compare with, but the text claims something about it: its preset carries these claims.
 """
 
@@ -17,10 +17,10 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from brusle.errors import InputError
-from brusle.evaluation.pairs import Targets
-from brusle.evaluation.paper import PaperNumber, paper_results, pixels_of, tables
-from brusle.evaluation.plan import Plan
-from brusle.evaluation.store import GoalName
+from brusle.evaluation.paper.results import PaperNumber, paper_results, pixels_of, tables
+from brusle.evaluation.running.plan import Plan
+from brusle.evaluation.storing.manifest import Targets
+from brusle.evaluation.storing.store import GoalName
 from brusle.names import hint
 
 Metric = Literal["asr", "accuracy", "mean sparsity"]
@@ -324,6 +324,6 @@ def _place(number: PaperNumber) -> tuple[str, int | None]:
 
 @cache
 def _all() -> dict[str, Preset]:
-    text = files("brusle.evaluation").joinpath("presets.yaml").read_text(encoding="utf-8")
+    text = files("brusle.evaluation.paper").joinpath("presets.yaml").read_text(encoding="utf-8")
     found = yaml.safe_load(text)["presets"]
     return {name: Preset(name=name, **values) for name, values in found.items()}

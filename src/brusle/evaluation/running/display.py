@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Literal
 
-from brusle.evaluation.store import Record
+from brusle.evaluation.storing.store import Record
 from brusle.lazy import same_random_numbers
-from brusle.loop import Progress
+from brusle.session import Progress
 from brusle.terminal import escape
 
 with same_random_numbers():

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from brusle.evaluation.metrics import Rate, or_none
-from brusle.evaluation.presets import Claim
-from brusle.evaluation.statistics import (
+from brusle.evaluation.paper.presets import Claim
+from brusle.evaluation.statistics.rates import Rate, or_none
+from brusle.evaluation.statistics.summaries import (
     FEWEST_IMAGES,
     Comparison,
     clearly_ahead,
     compare,
     success_rate,
 )
-from brusle.evaluation.store import Row
+from brusle.evaluation.storing.store import Row
 
 Verdict = Literal["held", "within noise", "contradicted"]
 MARGIN = 0.1  # a difference up to this is called level, and a rate up to this may be zero

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from brusle import rng
 from brusle.errors import DataError
-from brusle.evaluation.database import connect, layout, layout_of
+from brusle.evaluation.storing.database import connect, layout, layout_of
 
 FILE = "pending.sqlite"
 MOST_BYTES = 256 << 20  # of answers; beyond that, no more are kept

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from brusle.attacks import ATTACKS
 from brusle.errors import DataError
-from brusle.evaluation.store import Record, Row, unpack_edits
+from brusle.evaluation.storing.store import Record, Row, unpack_edits
 from brusle.goals import LOSSES, Goal, Output
 from brusle.oracle import COLUMNS, Traits
 from brusle.problems import Problems

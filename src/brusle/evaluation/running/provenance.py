@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 import brusle
-from brusle.evaluation.revision import git_revision
+from brusle.evaluation.running.revision import git_revision
 from brusle.victims.fingerprints import UNSURE, digest
 
 

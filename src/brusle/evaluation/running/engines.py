@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 from brusle.attacks.base import AnyAttack
 from brusle.defences import defend
-from brusle.evaluation.store import GoalName, Record, Row, rows_of
-from brusle.loop import Progress, run
+from brusle.evaluation.storing.store import GoalName, Record, Row, rows_of
 from brusle.oracle import SEVERAL, Memory, Victim
 from brusle.problems import Problems
 from brusle.results import AttackResult
+from brusle.session import Progress, run
 from brusle.victims import as_victim, timed
 
 _BATCHES = 4  # in a local shard: few enough to be small, enough to keep the batch full

@@ -18,15 +18,23 @@ from brusle.attacks.base import AnyAttack
 from brusle.data.stored import cache_dir
 from brusle.defences import defend
 from brusle.errors import InputError
-from brusle.evaluation.claims import Finding, Reading, check
-from brusle.evaluation.metrics import Z95, Rate
-from brusle.evaluation.pairs import Targets, choose
-from brusle.evaluation.plan import Plan
-from brusle.evaluation.presets import OVER_SEEDS, Entry, Metric, Part, Preset, preset, seeds_entry
-from brusle.evaluation.provenance import fingerprint
-from brusle.evaluation.runner import evaluate
-from brusle.evaluation.statistics import over_seeds, robust_accuracy, success_rate
-from brusle.evaluation.store import Row
+from brusle.evaluation.paper.claims import Finding, Reading, check
+from brusle.evaluation.paper.presets import (
+    OVER_SEEDS,
+    Entry,
+    Metric,
+    Part,
+    Preset,
+    preset,
+    seeds_entry,
+)
+from brusle.evaluation.running.plan import Plan
+from brusle.evaluation.running.provenance import fingerprint
+from brusle.evaluation.running.runner import evaluate
+from brusle.evaluation.statistics.rates import Z95, Rate
+from brusle.evaluation.statistics.summaries import over_seeds, robust_accuracy, success_rate
+from brusle.evaluation.storing.manifest import Targets, choose
+from brusle.evaluation.storing.store import Row
 from brusle.files import write_text
 from brusle.oracle import Victim
 from brusle.victims import as_victim, known_victims, timed
@@ -67,7 +75,7 @@ class Cell:
 
     Attributes:
         attack: as the paper calls it.
-        variant: as in `brusle.evaluation.paper.PaperNumber`.
+        variant: as in `brusle.evaluation.paper.results.PaperNumber`.
         pixels: the pixel budget.
         queries: the number of queries.
         metric: likewise.

@@ -14,7 +14,7 @@ from torch import nn
 
 from brusle.data import Dataset, Source
 from brusle.errors import InputError, VictimError, VictimUnavailable
-from brusle.evaluation.diagnosis import (
+from brusle.evaluation.running.diagnosis import (
     Finding,
     Sample,
     accuracy,
@@ -23,8 +23,8 @@ from brusle.evaluation.diagnosis import (
     output_kind,
     probes,
 )
-from brusle.evaluation.metrics import Rate, or_none
-from brusle.evaluation.workload import Data, as_source, check_fit, chosen_rows
+from brusle.evaluation.running.workload import Data, as_source, check_fit, chosen_rows
+from brusle.evaluation.statistics.rates import Rate, or_none
 from brusle.oracle import Victim, traits
 from brusle.victims import as_victim, default_batch_size
 from brusle.victims.borrowing import evaluating

@@ -14,7 +14,7 @@ import torch
 
 from brusle import rng
 from brusle.data.sets import balanced_order
-from brusle.evaluation.diagnosis import (
+from brusle.evaluation.running.diagnosis import (
     Finding,
     Sample,
     accuracy,
@@ -22,8 +22,8 @@ from brusle.evaluation.diagnosis import (
     input_range,
     output_kind,
 )
-from brusle.evaluation.store import Store
-from brusle.evaluation.workload import Workload
+from brusle.evaluation.running.workload import Workload
+from brusle.evaluation.storing.store import Store
 from brusle.oracle import Victim
 from brusle.problems import Problems
 from brusle.text import shown

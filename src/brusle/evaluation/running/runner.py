@@ -14,21 +14,21 @@ import brusle
 from brusle.attacks import make
 from brusle.attacks.base import AnyAttack
 from brusle.errors import BrusleError, DataError, InputError
-from brusle.evaluation.about import likeness
-from brusle.evaluation.display import OnSetting, told
-from brusle.evaluation.engines import Engine, Local, Recipe, Setting, Shard
-from brusle.evaluation.export import write_folder
-from brusle.evaluation.first_look import look_first
-from brusle.evaluation.pairs import Manifest, Targets
-from brusle.evaluation.pending import Pending
-from brusle.evaluation.provenance import fingerprint, notes_on_weights, provenance
-from brusle.evaluation.runs import Run
-from brusle.evaluation.starts import StartingImages
-from brusle.evaluation.store import GoalName, Record, Row, Store
-from brusle.evaluation.workload import GOALS, Data, Workload, check_fit
-from brusle.loop import Progress, check_needs, notes_on
+from brusle.evaluation.running.display import OnSetting, told
+from brusle.evaluation.running.engines import Engine, Local, Recipe, Setting, Shard
+from brusle.evaluation.running.first_look import look_first
+from brusle.evaluation.running.provenance import fingerprint, notes_on_weights, provenance
+from brusle.evaluation.running.starts import StartingImages
+from brusle.evaluation.running.workload import GOALS, Data, Workload, check_fit
+from brusle.evaluation.storing.about import likeness
+from brusle.evaluation.storing.export import write_folder
+from brusle.evaluation.storing.manifest import Manifest, Targets
+from brusle.evaluation.storing.pending import Pending
+from brusle.evaluation.storing.runs import Run
+from brusle.evaluation.storing.store import GoalName, Record, Row, Store
 from brusle.names import DEFAULT_ATTACKS
 from brusle.oracle import Victim, traits
+from brusle.session import Progress, check_needs, notes_on
 from brusle.victims import default_batch_size
 
 DEFAULT_PIXELS: dict[GoalName, tuple[int, ...]] = {"untargeted": (2, 5), "targeted": (10, 20)}

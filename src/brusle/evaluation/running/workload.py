@@ -13,7 +13,7 @@ from torch import Tensor
 
 from brusle.data import Dataset, Source, risk, source
 from brusle.errors import InputError
-from brusle.evaluation.pairs import (
+from brusle.evaluation.storing.manifest import (
     Entry,
     Manifest,
     Originals,
@@ -21,8 +21,8 @@ from brusle.evaluation.pairs import (
     in_parts,
     number_of_classes,
 )
-from brusle.evaluation.pairs import manifest as make_manifest
-from brusle.evaluation.store import GoalName
+from brusle.evaluation.storing.manifest import manifest as make_manifest
+from brusle.evaluation.storing.store import GoalName
 from brusle.names import require_harmless
 from brusle.oracle import Victim, check_shape, traits
 from brusle.problems import Problems

@@ -1,9 +1,9 @@
 """A stored evaluation, looked at again: is every row as it was stored, does every success hold?
 
 Every row, whatever its status, must fit its checksum, its problem and its setting, and its columns
-must agree with each other (`brusle.evaluation.audit`). Each adversarial image is rebuilt from the
-original and the stored edits, must keep the pixel budget, get the answer that is stored, and reach
-its goal once more after a round trip through an 8-bit PNG.
+must agree with each other (`audit`). Each adversarial image is rebuilt from the original and the
+stored edits, must keep the pixel budget, get the answer that is stored, and reach its goal once
+more after a round trip through an 8-bit PNG.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from torch import Tensor
 
 from brusle import rng
 from brusle.errors import BrusleError, DataError
-from brusle.evaluation.about import likeness
-from brusle.evaluation.audit import Witness, reaches, rebuild, setting_faults
-from brusle.evaluation.provenance import fingerprint
-from brusle.evaluation.runs import Run, open_victim
-from brusle.evaluation.store import Found, Record, Row
-from brusle.evaluation.workload import Data, check_fit
+from brusle.evaluation.running.provenance import fingerprint
+from brusle.evaluation.running.workload import Data, check_fit
+from brusle.evaluation.storing.about import likeness
+from brusle.evaluation.storing.audit import Witness, reaches, rebuild, setting_faults
+from brusle.evaluation.storing.runs import Run, open_victim
+from brusle.evaluation.storing.store import Found, Record, Row
 from brusle.oracle import Answers, Oracle, Victim, traits
 from brusle.problems import changed_pixels
 from brusle.verify import png_round_trip

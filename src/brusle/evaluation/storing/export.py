@@ -13,9 +13,9 @@ import numpy as np
 
 from brusle.data import save_image
 from brusle.errors import DataError, InputError
-from brusle.evaluation.runs import Run, as_dict
-from brusle.evaluation.store import Row
-from brusle.evaluation.workload import Data
+from brusle.evaluation.running.workload import Data
+from brusle.evaluation.storing.runs import Run, as_dict
+from brusle.evaluation.storing.store import Row
 from brusle.files import file_name, write_text, written
 from brusle.names import require_ending
 from brusle.text import shown
@@ -129,7 +129,7 @@ def export_npz(folder: str | Path, path: str | Path, data: Data | None = None) -
 
 
 def _edits(row: Row, width: int) -> list[dict[str, Any]]:
-    """Packed edits (see `brusle.evaluation.store.pack_edits`) without their original."""
+    """Packed edits (see `brusle.evaluation.storing.store.pack_edits`) without their original."""
     if not row.pixels:
         return []
     try:

@@ -1,0 +1,1 @@
+"""The paper's numbers, its tables as presets, and how they are reproduced."""

@@ -1,0 +1,1 @@
+"""The numbers that come out of stored rows."""

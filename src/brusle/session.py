@@ -1,0 +1,362 @@
+"""The one loop: propose images, receive scores, learn, propose again, for many images at once.
+
+An attack is only the part that proposes and learns (`Search`). Everything that all attacks need
+is here, once: the clean check, one model call per round for all live problems, stopping at
+success or at the limit, replacing finished problems by waiting ones so that the model's batch
+stays full (continuous batching), keeping the best image, and having successes verified. When the
+victim cannot go on or somebody interrupts, what is finished is handed over first.
+
+A `Session` is one victim and its problems, from the clean check to the verification. A plain
+attack runs one search in it; restarts, ensembles and the search for the fewest pixels run several,
+on one ledger and under one limit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from brusle import rng
+from brusle.allocation import keep_freed_memory
+from brusle.batching import Found, Stage
+from brusle.errors import InputError, VictimError, VictimUnavailable
+from brusle.oracle import Memory, Oracle, Victim, check_eot, check_shape, traits
+from brusle.problems import Edits, Problems
+from brusle.results import AttackResult, Status
+from brusle.search import Attack, Searching
+from brusle.starting import Starts
+from brusle.verify import verify
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A snapshot for whoever watches; see ``on_progress`` of `run`.
+
+    Attributes:
+        finished: problems that are done.
+        total: all problems.
+        successes: problems whose goal was reached.
+        queries: queries that the attack has spent so far.
+        remaining: most queries that it can still spend.
+    """
+
+    finished: int
+    total: int
+    successes: int
+    queries: int
+    remaining: int
+
+
+def run(
+    attack: Attack,
+    victim: Victim,
+    problems: Problems,
+    *,
+    seed: int = 0,
+    batch_size: int,
+    eot: int = 1,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_settled: Callable[[AttackResult, list[int]], None] | None = None,
+    all_may_fail: bool = False,
+    memory: Memory | None = None,
+) -> AttackResult:
+    """Attack all ``problems``; the result does not depend on ``batch_size`` or their order.
+
+    That holds as far as the victim's own answers do not depend on the batch: floating-point
+    models may differ in the last bits, and a search may then take another turn.
+
+    Args:
+        attack: the attack.
+        victim: the victim.
+        problems: the images, labels, targets.
+        seed: same seed, same result.
+        batch_size: most images in one call of the victim.
+        eot: answers that are averaged for every candidate.
+        on_progress: called after every round.
+        on_settled: called with the result so far and the numbers of problems that are finished and
+            verified, each once, some at a time: within about a second, or after a round that is
+            longer.
+        all_may_fail: if no clean image can be classified, return errors instead of raising.
+        memory: answers of an interrupted run, which need not be asked for again.
+    """
+    began = time.monotonic()
+    attack.check(problems)
+    if victim.device.type == "cpu":
+        keep_freed_memory()
+    with torch.no_grad():
+        session = Session(
+            attack,
+            victim,
+            problems,
+            seed,
+            batch_size,
+            eot,
+            on_progress,
+            on_settled,
+            all_may_fail,
+            memory,
+        )
+        try:
+            attack.conduct(session)
+            result = session.finish()
+        except (KeyboardInterrupt, VictimError) as error:
+            session.rescue(ask=isinstance(error, KeyboardInterrupt))
+            raise
+    result.seconds = time.monotonic() - began
+    return result
+
+
+class Session:
+    """One victim and one set of problems, asked once for their labels, verified once.
+
+    Attributes:
+        attack: the whole attack; its ``queries`` are the limit of each problem.
+        problems: all problems.
+        seed: the seed.
+        oracle: counts all queries.
+        outcome: what is known so far; see `keep`.
+        alive: ``(n,)`` bool: classified correctly at first, and no error since.
+        broken: ``(n,)`` bool: the goal was reached by what was kept.
+        starts: starting images, for the attacks that need one.
+        goes_on: problems are worked on when they are broken, too.
+    """
+
+    def __init__(
+        self,
+        attack: Attack,
+        victim: Victim,
+        problems: Problems,
+        seed: int,
+        batch_size: int,
+        eot: int,
+        on_progress: Callable[[Progress], None] | None,
+        on_settled: Callable[[AttackResult, list[int]], None] | None,
+        all_may_fail: bool = False,
+        memory: Memory | None = None,
+    ) -> None:
+        check_needs(attack, victim, eot)
+        check_shape(problems.shape, victim)
+        self.attack, self.problems, self.seed = attack, problems, seed
+        self.on_progress, self.on_settled = on_progress, on_settled
+        streams = rng.streams(seed, problems.ids)
+        self.oracle = Oracle(
+            victim, len(problems), attack.queries, batch_size, eot, streams, memory
+        )
+        self.outcome = self._clean_pass(all_may_fail)
+        right = [s == "failed" for s in self.outcome.status]
+        self.alive = torch.tensor(right, dtype=torch.bool)
+        self.broken = torch.zeros_like(self.alive)
+        self._final = ~self.alive  # nothing more will be tried on these
+        self._settled = torch.zeros_like(self.alive)
+        self._stage: Stage | None = None
+        self._asks = True
+        self.starts = Starts(self.oracle, problems, seed, self.outcome.scores)
+        self.goes_on = False
+
+    @property
+    def open(self) -> Tensor:
+        """Numbers of the problems that can be attacked and are not broken yet."""
+        return (self.alive & ~self.broken).nonzero()[:, 0]
+
+    def search(
+        self,
+        attack: Searching,
+        rows: Tensor | None = None,
+        restart: int = 0,
+        warm: Edits | None = None,
+        queries: Tensor | None = None,
+        on_finished: Callable[[Found], None] | None = None,
+    ) -> Found:
+        """Run one search, with at most ``attack.queries`` queries on each problem.
+
+        What it finds is returned and not kept yet; see `keep` and `conclude`.
+
+        Args:
+            attack: the attack.
+            rows: problem numbers, on the CPU; all open ones if None.
+            restart: gives other random numbers.
+            warm: edits to begin with, one row for each of ``rows``.
+            queries: a lower limit for each of ``rows``.
+            on_finished: called with what was found for problems whose search has ended, some at a
+                time, so that it can be concluded before the others end. It may be called again
+                with the same problems if it was interrupted.
+        """
+        rows = self.open if rows is None else rows
+        self.oracle.allow(rows, attack.queries if queries is None else queries)
+        self._stage = Stage(self, attack, rows, restart, warm, on_finished)
+        found = self._stage.found()
+        self._stage = None
+        return found
+
+    def keep(self, found: Found, by: str = "") -> None:
+        """Take what a search found as the result of its problems.
+
+        Args:
+            found: what it found.
+            by: which search it was, where there are several kinds.
+        """
+        rows = found.rows
+        for row in rows[found.reached].tolist():
+            self.outcome.found_by[row] = by
+        self.broken[rows] |= found.reached
+        self.outcome.images[rows] = found.images
+        self.outcome.labels[rows] = found.labels
+        self.outcome.losses[rows] = found.losses
+        self.outcome.scores[rows] = found.scores
+
+    def conclude(self, found: Found, by: str = "") -> None:
+        """Keep what a search found, as final; arguments as in `keep`."""
+        self.keep(found, by)
+        self.settle(found.rows)
+
+    def fail(self, row: int, reason: str) -> None:
+        """A problem on which the attack cannot go on: neither broken nor robust."""
+        self.alive[row] = False
+        self.outcome.status[row] = "error"
+        self.outcome.errors[row] = reason
+
+    def settle(self, rows: Tensor) -> None:
+        """Have the successes among ``rows`` verified, and hand over what is now final."""
+        rows = rows[~self._settled[rows]]
+        self._final[rows] = True
+        if not self._asks:
+            rows = rows[~(self.alive & self.broken)[rows]]
+        self._refuse_unasked(rows)
+        self.outcome.queries[rows] = self.oracle.ledger.attack[rows]
+        hits = rows[self.alive[rows] & self.broken[rows]].tolist()
+        images, pixels = self.outcome.images, self.attack.pixels
+        verdict = verify(self.oracle, self.problems, images, hits, pixels)
+        for row in hits:
+            self.outcome.status[row] = "unverified" if row in verdict.refused else "success"
+        self.outcome.stable[verdict.stable] = True
+        self.outcome.errors |= verdict.refused
+        for row, reason in verdict.unanswered.items():
+            self.fail(row, reason)
+        self._settled[rows] = True
+        if self.on_settled is not None and len(rows):
+            self.on_settled(self.outcome, rows.tolist())
+
+    def _refuse_unasked(self, rows: Tensor) -> None:
+        """An image that was asked nothing has withstood nothing."""
+        spent = self.oracle.ledger.attack[rows]
+        for row in rows[self.alive[rows] & ~self.broken[rows] & (spent == 0)].tolist():
+            self.fail(row, "the attack asked nothing: give it more queries")
+
+    def finish(self) -> AttackResult:
+        """Settle what is not settled yet."""
+        self.settle((~self._settled).nonzero()[:, 0])
+        return self.outcome
+
+    def rescue(self, ask: bool) -> None:
+        """Settle what is finished, since the session ends here.
+
+        A success that is not verified is neither that nor anything else: it is left out.
+
+        Args:
+            ask: have successes verified, as long as the victim answers at once.
+        """
+        self._asks = False  # first what needs nobody
+        self._settle_finished()
+        if ask:
+            self._asks = True
+            self.oracle.patience = replace(self.oracle.patience, waits=0)
+            with suppress(VictimError):
+                self._settle_finished()
+
+    def _settle_finished(self) -> None:
+        if self._stage is not None:
+            self._stage.settle()
+        self.settle(self._final.nonzero()[:, 0])
+
+    def report(self, found: Found) -> None:
+        """Tell whoever watches how far things are; ``found`` is not kept yet."""
+        if self.on_progress is None:
+            return
+        broken = self.broken.clone()
+        broken[found.rows[found.reached]] = True
+        spent, most = self.oracle.ledger.attack, self.attack.queries
+        unfinished = self.alive & (spent + self.oracle.eot <= most)
+        if not self.goes_on:
+            unfinished &= ~broken
+        self.on_progress(
+            Progress(
+                finished=len(self.problems) - int(unfinished.sum()),
+                total=len(self.problems),
+                successes=int(broken.sum()),
+                queries=int(spent.sum()),
+                remaining=int((most - spent)[unfinished].sum()),
+            )
+        )
+
+    def _clean_pass(self, all_may_fail: bool) -> AttackResult:
+        """Ask for the clean images: what is wrong already is not attacked."""
+        problems, n = self.problems, len(self.problems)
+        answers = self.oracle.ask(torch.arange(n), problems.images, "clean")
+        labels = torch.full((n,), -1)
+        if len(answers.errors) < n:
+            problems.check_classes(answers.scores.shape[1])
+            labels = answers.labels.cpu()
+        elif not all_may_fail:
+            raise VictimUnavailable(f"no clean image could be classified: {answers.errors[0]}")
+        status: list[Status] = [
+            "failed" if right else "skipped" for right in (labels == problems.labels).tolist()
+        ]
+        for row in answers.errors:
+            status[row] = "error"
+            labels[row] = -1
+        return AttackResult(
+            problems,
+            self.attack,
+            self.seed,
+            status,
+            images=problems.images.clone(),
+            queries=torch.zeros(n, dtype=torch.int64),
+            labels=labels.clone(),
+            clean_labels=labels,
+            losses=torch.full((n,), torch.nan, dtype=torch.float64),
+            scores=answers.scores.cpu().clone(),  # may have come out of inference mode
+            times=torch.zeros(n, dtype=torch.float64),
+            ledger=self.oracle.ledger,
+            stable=torch.zeros(n, dtype=torch.bool),
+            randomised=traits(self.oracle.victim).randomised,
+            notes=notes_on(self.attack, self.oracle.victim),
+            errors=dict(answers.errors),
+        )
+
+
+def check_needs(attack: Attack, victim: Victim, eot: int = 1) -> None:
+    """Raise if ``victim`` does not give what ``attack`` needs, and say what would work."""
+    if eot > attack.shortest:
+        each = "" if attack.shortest == attack.queries else " for each search"
+        raise InputError(
+            f"{attack.shortest} queries{each} are not enough for one answer of eot={eot}: give "
+            f"more queries, or a smaller eot"
+        )
+    check_eot(victim, eot)
+    known, name = traits(victim), type(attack).__name__
+    if attack.needs == "gradients" and not known.differentiable:
+        raise InputError(
+            f"{name} is a white-box attack and needs gradients, which {victim.name} does not give: "
+            f"take an undefended torch model, or an attack that needs scores only (brusle, "
+            f"sparse-rs) or labels only (sparse-evo, pointwise)"
+        )
+    if attack.needs == "scores" and known.gives == "label":
+        raise InputError(
+            f"{name} follows scores, but {victim.name} gives only the label: take an attack that "
+            f"needs labels only (sparse-evo, pointwise, l0-hsja)"
+        )
+
+
+def notes_on(attack: Attack, victim: Victim) -> list[str]:
+    """What a reader of the numbers should know."""
+    if attack.needs == "scores" and traits(victim).gives == "partial":
+        return [
+            f"{victim.name} gives the scores of its best classes only: a target class outside "
+            f"them is invisible to {type(attack).__name__}"
+        ]
+    return []
