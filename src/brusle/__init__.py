@@ -13,6 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from brusle.adapting import adapt_with
+
 if TYPE_CHECKING:
     from brusle import attacks, data, defences, evaluation, report, victims, zoo
     from brusle.attacks import minimise
@@ -71,6 +73,9 @@ __all__ = [
     "victims",
     "zoo",
 ]
+
+
+adapt_with(lambda model, device: import_module("brusle.victims").as_victim(model, device))
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
-from brusle.oracle import Ledger
+from brusle.ledger import Ledger
 from brusle.problems import Problems, changed_pixels
 
 Status = Literal["success", "failed", "skipped", "unverified", "error"]
