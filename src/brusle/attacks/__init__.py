@@ -1,5 +1,6 @@
 """The attacks. One file, one paper, one class; and what combines them."""
 
+from brusle.attacks.base import SparseAttack
 from brusle.attacks.bayes_opt import BayesOpt
 from brusle.attacks.brusle import BruSLe
 from brusle.attacks.combined import Ensemble, Restarts
@@ -28,6 +29,7 @@ __all__ = [
     "Pointwise",
     "Restarts",
     "SigmaZero",
+    "SparseAttack",
     "SparseEvo",
     "SparseRS",
     "make",
