@@ -7,9 +7,10 @@ import pytest
 import torch
 
 import brusle
-from brusle.evaluation.running.provenance import fingerprint, provenance
+from brusle.evaluation.running.provenance import provenance
 from brusle.evaluation.running.revision import git_revision
 from brusle.evaluation.storing.store import Store
+from brusle.victims.fingerprints import fingerprint
 
 
 def git(folder: Path, *arguments: str) -> str:

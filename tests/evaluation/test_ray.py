@@ -16,8 +16,8 @@ import brusle
 from brusle.attacks import BruSLe
 from brusle.errors import InputError, VictimUnavailable
 from brusle.evaluation.running.engines import Recipe
-from brusle.evaluation.running.provenance import fingerprint
 from brusle.evaluation.running.ray_engine import _Order, _victim
+from brusle.victims.fingerprints import fingerprint
 
 sys.path.insert(0, str(Path(__file__).parent))
 import survivor

@@ -18,9 +18,9 @@ from torch import nn
 import brusle
 from brusle import data, defences, victims
 from brusle.data import Framing, save_image
+from brusle.evaluation import Manifest, choose
 from brusle.evaluation.storing.about import likeness, traits_of
 from brusle.evaluation.storing.locking import LOCK
-from brusle.evaluation.storing.manifest import Manifest, choose
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import FILE, Store
 from brusle.oracle import traits

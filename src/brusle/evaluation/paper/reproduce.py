@@ -28,16 +28,17 @@ from brusle.evaluation.paper.presets import (
     preset,
     seeds_entry,
 )
+from brusle.evaluation.running.pairs import choose
 from brusle.evaluation.running.plan import Plan
-from brusle.evaluation.running.provenance import fingerprint
 from brusle.evaluation.running.runner import evaluate
 from brusle.evaluation.statistics.rates import Z95, Rate
 from brusle.evaluation.statistics.summaries import over_seeds, robust_accuracy, success_rate
-from brusle.evaluation.storing.manifest import Targets, choose
+from brusle.evaluation.storing.manifest import Targets
 from brusle.evaluation.storing.store import Row
 from brusle.files import write_text
 from brusle.oracle import Victim
 from brusle.victims import as_victim, known_victims, timed
+from brusle.victims.fingerprints import fingerprint
 
 FILE = "reproduction.json"
 _Setting = tuple[str, int, int, int]  # label of the attack, pixels, queries, seed

@@ -33,10 +33,9 @@ import brusle
 from brusle import data, defences, victims
 from brusle.attacks import make, standard
 from brusle.attacks.base import AnyAttack
+from brusle.defaults import GOALS
 from brusle.errors import DataError, InputError
-from brusle.evaluation.running.provenance import fingerprint
 from brusle.evaluation.running.runner import DEFAULT_PIXELS, evaluate
-from brusle.evaluation.running.workload import GOALS
 from brusle.evaluation.storing.manifest import Manifest
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import GoalName
@@ -44,6 +43,7 @@ from brusle.files import slug
 from brusle.names import DEFAULT_ATTACKS, hint
 from brusle.oracle import Victim
 from brusle.text import brief, shortened
+from brusle.victims.fingerprints import fingerprint
 
 
 def _several(value: Any) -> Any:

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from brusle.data import Dataset, Source
+from brusle.data import Data, Dataset, Source, as_source
+from brusle.data.fit import check_fit
 from brusle.errors import InputError, VictimError, VictimUnavailable
 from brusle.evaluation.running.diagnosis import (
     Finding,
@@ -23,7 +24,6 @@ from brusle.evaluation.running.diagnosis import (
     output_kind,
     probes,
 )
-from brusle.evaluation.running.workload import Data, as_source, check_fit, chosen_rows
 from brusle.evaluation.statistics.rates import Rate, or_none
 from brusle.oracle import Victim, traits
 from brusle.victims import as_victim, default_batch_size
@@ -119,7 +119,7 @@ def check(
     """
     model = as_victim(victim, device)
     place = as_source(data, model)
-    rows = chosen_rows(place, limit)
+    rows = place.chosen(limit)
     channels = place.take(rows[:1]).images.shape[1]
     effort = _effort(len(rows), probes(model, channels), queries)
     if on_effort is not None:

@@ -31,10 +31,10 @@ import brusle
 from brusle.calls import call
 from brusle.errors import BrusleError, InputError, VictimError, VictimUnavailable, first_line
 from brusle.evaluation.running.engines import OnProgress, OnRows, Recipe, Shard, attack
-from brusle.evaluation.running.provenance import fingerprint
 from brusle.evaluation.storing.store import Row
 from brusle.oracle import Victim
 from brusle.session import Progress
+from brusle.victims.fingerprints import fingerprint
 
 if TYPE_CHECKING:
     from types import ModuleType

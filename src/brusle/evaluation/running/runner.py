@@ -13,13 +13,16 @@ from typing import Any, Literal
 import brusle
 from brusle.attacks import make
 from brusle.attacks.base import AnyAttack
+from brusle.data import Data
+from brusle.data.fit import check_fit
+from brusle.defaults import GOALS
 from brusle.errors import BrusleError, DataError, InputError
 from brusle.evaluation.running.display import OnSetting, told
 from brusle.evaluation.running.engines import Engine, Local, Recipe, Setting, Shard
 from brusle.evaluation.running.first_look import look_first
-from brusle.evaluation.running.provenance import fingerprint, notes_on_weights, provenance
+from brusle.evaluation.running.provenance import provenance
 from brusle.evaluation.running.starts import StartingImages
-from brusle.evaluation.running.workload import GOALS, Data, Workload, check_fit
+from brusle.evaluation.running.workload import Workload
 from brusle.evaluation.storing.about import likeness
 from brusle.evaluation.storing.export import write_folder
 from brusle.evaluation.storing.manifest import Manifest, Targets
@@ -30,6 +33,7 @@ from brusle.names import DEFAULT_ATTACKS
 from brusle.oracle import Victim, traits
 from brusle.session import Progress, check_needs, notes_on
 from brusle.victims import default_batch_size
+from brusle.victims.fingerprints import fingerprint, notes_on_weights
 
 DEFAULT_PIXELS: dict[GoalName, tuple[int, ...]] = {"untargeted": (2, 5), "targeted": (10, 20)}
 Attacks = Sequence[AnyAttack] | Mapping[GoalName, Sequence[AnyAttack]]
@@ -103,10 +107,10 @@ def evaluate(
     settings = _settings(_attacks(attacks, goals, model), seeds, eot)
     aims = targets if any(setting.goal == "targeted" for setting in settings) else 0
     work = Workload.of(data, pairs, aims, limit, seeds[0], model)
-    check_fit(work.place, work.shape, model)
+    check_fit(work.source, work.shape, model)
     _check(settings, work, model)
     batch_size = batch_size or default_batch_size(work.shape, model.device)
-    starting = StartingImages(work.place, model, seeds[0], batch_size)
+    starting = StartingImages(work.source, model, seeds[0], batch_size)
     place = out(model, work.manifest) if callable(out) else out
     folder = None if place is None else Path(place)
     engine = engine or Local()
@@ -184,7 +188,7 @@ class _Todo:
         self, store: Store, setting: Setting, work: Workload, retry_errors: bool = False
     ) -> None:
         self.setting = setting
-        self._asked = asked = work.asked(setting.goal).ids.tolist()
+        self._asked = asked = work.list_of(setting.goal).ids.tolist()
         attack = setting.attack
         description = {
             "attack": attack.label,
@@ -219,7 +223,7 @@ class _Todo:
 
     def images(self, work: Workload) -> list[int]:
         """Which images of the manifest are left."""
-        return work.asked(self.setting.goal).images[self.rows].tolist()
+        return work.list_of(self.setting.goal).images[self.rows].tolist()
 
 
 def _shards(
@@ -350,7 +354,7 @@ def _introduce(
         | {
             "like": likeness(victim),
             "shape": list(work.shape),
-            "classes": [str(name) for name in work.place.classes],
+            "classes": [str(name) for name in work.source.classes],
             "randomised": bool(traits(victim).randomised),
             "notes": list(dict.fromkeys([*before.get("notes", ()), *notes])),
             "sessions": [*before.get("sessions", ()), session],
@@ -415,5 +419,5 @@ def _settings(
 
 def _wanted(work: Workload, goal: GoalName) -> list[tuple[int, str]]:
     """Id and name of every problem of a goal."""
-    ids = work.asked(goal).ids.tolist()
+    ids = work.list_of(goal).ids.tolist()
     return list(zip(ids, work.names(goal, range(len(ids))), strict=True))

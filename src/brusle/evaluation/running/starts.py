@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from brusle import rng
-from brusle.data import Dataset, Source
+from brusle.data import Source
 from brusle.errors import DataError, VictimUnavailable
-from brusle.evaluation.storing.manifest import take
 from brusle.oracle import Oracle, Victim
 from brusle.problems import Problems
 
@@ -24,7 +23,7 @@ _IMAGE_ORDER, _CLASS, _PICK = range(3)  # tags of the random numbers
 class StartingImages:
     """Images of each class out of ``pool`` that the victim classifies correctly."""
 
-    def __init__(self, pool: Source | Dataset, victim: Victim, seed: int, batch_size: int) -> None:
+    def __init__(self, pool: Source, victim: Victim, seed: int, batch_size: int) -> None:
         self._pool, self._seed = pool, seed
         self._oracle = Oracle(victim, len(pool), limit=0, batch_size=batch_size)
         self._known: dict[int, Tensor] = {}
@@ -63,7 +62,7 @@ class StartingImages:
             rows = mine[order[:CANDIDATES]]
             right = torch.zeros(0)
             if len(rows):
-                images = take(self._pool, rows.tolist()).images
+                images = self._pool.read(rows.tolist())
                 answers = self._oracle.ask(rows, images, "clean")
                 if answers.common_error is not None:
                     raise VictimUnavailable(

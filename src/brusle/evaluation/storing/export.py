@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from brusle.data import save_image
+from brusle.data import Data, save_image
 from brusle.errors import DataError, InputError
-from brusle.evaluation.running.workload import Data
 from brusle.evaluation.storing.runs import Run, as_dict
 from brusle.evaluation.storing.store import Row
 from brusle.files import file_name, write_text, written

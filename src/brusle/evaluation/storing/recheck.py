@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from brusle import rng
+from brusle.data import Data
+from brusle.data.fit import check_fit
 from brusle.errors import BrusleError, DataError
-from brusle.evaluation.running.provenance import fingerprint
-from brusle.evaluation.running.workload import Data, check_fit
 from brusle.evaluation.storing.about import likeness
 from brusle.evaluation.storing.audit import Witness, reaches, rebuild, setting_faults
 from brusle.evaluation.storing.runs import Run, open_victim
@@ -30,6 +30,7 @@ from brusle.oracle import Answers, Oracle, Victim, traits
 from brusle.problems import changed_pixels
 from brusle.verify import png_round_trip
 from brusle.victims import default_batch_size, timed
+from brusle.victims.fingerprints import fingerprint
 
 _FRESH = -1  # a restart that no attack has: another noise than the run has seen
 _TOLERANCE = 0.01  # of scores: other hardware, other batches and half precision stay below

@@ -16,8 +16,8 @@ from torch import Tensor
 from brusle import data as data_sets
 from brusle import defences as defence_kinds
 from brusle import victims as victim_kinds
+from brusle.data import Data, as_source
 from brusle.errors import BrusleError, DataError, InputError
-from brusle.evaluation.running.workload import Data, as_source
 from brusle.evaluation.statistics.summaries import Flag, Summary, flags
 from brusle.evaluation.storing.about import traits_of
 from brusle.evaluation.storing.audit import rebuild
