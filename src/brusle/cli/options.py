@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from brusle import defaults
 from brusle.cli.output import json_option
-from brusle.names import DEFAULT_ATTACKS, whole_number
+from brusle.names import whole_number
 from brusle.text import brief
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from brusle.oracle import Victim
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-DEFAULT_VICTIM = "zoo:cifar10-resnet20"
-
 
 timeout_option = click.option(
     "--timeout",
@@ -32,7 +31,7 @@ def victim_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = (
         click.option(
             "--victim",
-            default=DEFAULT_VICTIM,
+            default=defaults.VICTIM,
             show_default=True,
             help="The classifier under test; see `brusle list victims`.",
         ),
@@ -61,11 +60,11 @@ def open_victim(
 
 
 data_option = click.option(
-    "--data", default="sample", show_default=True, help="The images; see `brusle list data`."
+    "--data", default=defaults.DATA, show_default=True, help="The images; see `brusle list data`."
 )
 targets_option = click.option(
     "--targets",
-    default="1",
+    default=str(defaults.TARGETS),
     show_default=True,
     help="Target classes per image: all, or so many random ones.",
 )
@@ -135,7 +134,7 @@ def search_options(queries: int, several: bool = False) -> Decorator:
         click.option(
             "--attack",
             "attacks" if several else "spec",
-            default=DEFAULT_ATTACKS if several else "brusle",
+            default=defaults.ATTACKS if several else "brusle",
             multiple=several,
             show_default=True,
             help="The attack, with options as in brusle:palette=uniform,colours=2; see `brusle "

@@ -30,7 +30,7 @@ from brusle.evaluation.paper.presets import (
 )
 from brusle.evaluation.running.pairs import choose
 from brusle.evaluation.running.plan import Plan
-from brusle.evaluation.running.runner import evaluate
+from brusle.evaluation.running.runner import run_plan
 from brusle.evaluation.statistics.rates import Z95, Rate
 from brusle.evaluation.statistics.summaries import over_seeds, robust_accuracy, success_rate
 from brusle.evaluation.storing.manifest import Targets
@@ -379,19 +379,16 @@ def _run(
         batch_size=options.get("batch_size"),
         with_starts=any(attack.wants_start(part.goal == "targeted") for attack in attacks),
     )
-    run = evaluate(
-        job.victim,
-        job.data,
-        list(dict.fromkeys(attacks)),  # two lines of a table may be the same attack
-        part.goal,
-        place,
-        defences=part.defences,
-        device=device,
-        pairs=manifest,
-        seed=part.seeds,
-        plan=job.plans[-1].model_dump(mode="json"),
-        **options,
-    )
+    values = {
+        "victim": job.victim,
+        "defences": part.defences,
+        "data": job.data,
+        "pairs": manifest,
+        "goals": part.goal,
+        "attacks": attacks,
+        "seeds": part.seeds,
+    }
+    run = run_plan(Plan.of(values, part.name), place, device=device, **options)
     stored = {(s.attack, s.pixels, s.queries, s.seed): run.stored(s) for s in run.settings}
     _, height, width = run.shape
     return Outcome(

@@ -7,6 +7,7 @@ numbers or ledger know of them.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 
@@ -68,7 +69,11 @@ def look_first(
 
 
 def _warn(text: str) -> None:
-    warnings.warn(shown(text), stacklevel=4)  # where `evaluate` was called
+    """A Python warning that points at whoever has called brusle."""
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("brusle."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(shown(text), stacklevel=level + 1)
 
 
 def _sample(

@@ -4,115 +4,60 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import brusle
-from brusle.attacks import make
-from brusle.attacks.base import AnyAttack
-from brusle.data import Data
 from brusle.data.fit import check_fit
-from brusle.defaults import GOALS
 from brusle.errors import BrusleError, DataError, InputError
 from brusle.evaluation.running.display import OnSetting, told
 from brusle.evaluation.running.engines import Engine, Local, Recipe, Setting, Shard
 from brusle.evaluation.running.first_look import look_first
+from brusle.evaluation.running.plan import Plan
 from brusle.evaluation.running.provenance import provenance
 from brusle.evaluation.running.starts import StartingImages
 from brusle.evaluation.running.workload import Workload
 from brusle.evaluation.storing.about import likeness
 from brusle.evaluation.storing.export import write_folder
-from brusle.evaluation.storing.manifest import Manifest, Targets
 from brusle.evaluation.storing.pending import Pending
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import GoalName, Record, Row, Store
-from brusle.names import DEFAULT_ATTACKS
 from brusle.oracle import Victim, traits
 from brusle.session import Progress, check_needs, notes_on
 from brusle.victims import default_batch_size
 from brusle.victims.fingerprints import fingerprint, notes_on_weights
 
-DEFAULT_PIXELS: dict[GoalName, tuple[int, ...]] = {"untargeted": (2, 5), "targeted": (10, 20)}
-Attacks = Sequence[AnyAttack] | Mapping[GoalName, Sequence[AnyAttack]]
+OnWarning = Callable[[str], None]
 
 
-def evaluate(
-    victim: Any = "zoo:cifar10-resnet20",
-    data: Data = "sample",
-    attacks: AnyAttack | Attacks | Callable[[Victim], Attacks] | None = None,
-    goal: GoalName | Sequence[GoalName] = GOALS,
-    out: str | Path | Callable[[Victim, Manifest], Path] | None = None,
+def run_plan(
+    plan: Plan,
+    out: str | Path | None = None,
     *,
-    pairs: str | Path | Manifest | None = None,
-    targets: Targets = 1,
-    defences: Sequence[str] = (),
-    limit: int | None = None,
-    seed: int | Sequence[int] = 0,
     batch_size: int | None = None,
-    eot: int = 1,
     device: str = "auto",
     timeout: float | None = None,
     engine: Engine | None = None,
     retry_errors: bool = False,
     on_progress: OnSetting | Literal["auto"] | None = "auto",
-    on_warning: Callable[[str], None] | None = None,
-    plan: Mapping[str, Any] | None = None,
+    on_warning: OnWarning | None = None,
 ) -> Run:
-    """Attack a victim on a data set and write a run folder.
-
-    Args:
-        victim: a name, an ``nn.Module`` that returns logits, or a victim.
-        data: a name, a `Dataset`, a `Source`, or a pair of images and labels.
-        attacks: an attack with its budgets or several, for each goal or for all, or a function of
-            the victim that returns them; None is BruSLe and PixelBandit with the
-            `DEFAULT_PIXELS` and 300 queries.
-        goal: ``"untargeted"``, ``"targeted"``, or both.
-        out: a folder for rows, summary, pictures and adversarial images; nothing is written if
-            None. What it holds already is not run again: the same call goes on after an
-            interruption, and other attacks, budgets, seeds or images are added. Results of
-            another victim or of other data are refused. A function of the victim and of the
-            images returns the folder.
-        pairs: a manifest (or its file) of images and targets, instead of ``targets`` and
-            ``limit``. It names its data itself, unless ``data`` is more than a name.
-        targets: for a targeted goal, ``"all"`` other classes or so many random ones per image.
-        defences: defences before the victim, as in ``["rnd:0.02"]``; the first is the innermost.
-        limit: most images, evenly over the classes.
-        seed: same seed, same result. With several, every attack runs once for each, on the same
-            images, and targets are drawn with the first.
-        batch_size: most images in one call of the victim; None chooses by image size.
-        eot: answers of a randomised victim that are averaged for every candidate.
-        device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
-        timeout: most seconds that one call of the victim may take (see `brusle.victims.timed`).
-        engine: who does the work: this process if None, or `brusle.Ray` for several.
-        retry_errors: run errors and unverified results again that are stored. What failed for the
-            victim's trouble (`brusle.trouble`) is run again in any case.
-        on_progress: called after every round with a setting and its `Progress`, which counts what
-            is stored. ``"auto"`` draws bars on standard error if that is a terminal or a notebook.
-        on_warning: called before the first attack, once for each thing that is plainly wrong with
-            the victim (docs/check.md); None makes them Python warnings. They never stop a run, and
-            are kept with it.
-        plan: what was asked for, in the user's words, to be kept with the results.
-
-    Raises:
-        VictimUnavailable: the victim is in trouble that did not end. What is finished is stored.
-    """
+    """Do what a plan says; the arguments are those of `brusle.evaluate`."""
     began = time.monotonic()
-    seeds = (seed,) if isinstance(seed, int) else tuple(seed)
-    goals = (goal,) if isinstance(goal, str) else tuple(goal)
-    recipe = Recipe(victim, device, tuple(defences), timeout)
+    recipe = Recipe(plan.victim, device, plan.defences, timeout)
     model = recipe.open()
-    settings = _settings(_attacks(attacks, goals, model), seeds, eot)
-    aims = targets if any(setting.goal == "targeted" for setting in settings) else 0
-    work = Workload.of(data, pairs, aims, limit, seeds[0], model)
+    settings = _settings(plan, model)
+    work = Workload.of(plan, model)
     check_fit(work.source, work.shape, model)
     _check(settings, work, model)
     batch_size = batch_size or default_batch_size(work.shape, model.device)
-    starting = StartingImages(work.source, model, seeds[0], batch_size)
-    place = out(model, work.manifest) if callable(out) else out
-    folder = None if place is None else Path(place)
+    starting = StartingImages(work.source, model, plan.seeds[0], batch_size)
+    folder = None if out is None else Path(out)
+    if out == "auto":
+        folder = plan.folder(model, work.manifest)
     engine = engine or Local()
     store = Store.memory() if folder is None else Store.write(folder)
     todo: list[_Todo] = []
@@ -125,7 +70,7 @@ def evaluate(
         if folder is not None:
             work.manifest.write(folder / "pairs.json")
         left = [image for part in todo for image in part.images(work)]
-        look_first(store, model, work, left, seeds[0], batch_size, on_warning)
+        look_first(store, model, work, left, plan.seeds[0], batch_size, on_warning)
         with told(on_progress) as tell:
             watch = _Watch(todo, tell)
 
@@ -324,7 +269,7 @@ def _introduce(
     victim: Victim,
     work: Workload,
     settings: Sequence[Setting],
-    plan: Mapping[str, Any] | None,
+    plan: Plan,
 ) -> None:
     """Write down what this session is about; refuse it if results would mix."""
     before = store.about()
@@ -345,7 +290,7 @@ def _introduce(
     notes += notes_on_weights(now["weights"])
     session = {
         "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "plan": dict(plan or {}),
+        "plan": plan.model_dump(mode="json"),
         "pairs": work.manifest.digest,
         "provenance": provenance(victim.device),
     }
@@ -374,45 +319,16 @@ def _note_other_weights(store: Store, victim: Victim) -> None:
     store.note({"notes": list(dict.fromkeys([*about["notes"], note]))})
 
 
-def _attacks(
-    given: Any, goals: Sequence[GoalName], victim: Victim
-) -> list[tuple[AnyAttack, GoalName]]:
-    """What a user gives as ``attacks``, each with its goal."""
-    for goal in goals:
-        if goal not in GOALS:
-            raise InputError(f"goal is {goal!r}: choose from {', '.join(GOALS)}")
-    if callable(given) and not _is_attack(given) and not isinstance(given, type):
-        given = given(victim)
-    if given is None:
-        given = {
-            g: [make(name, p, 300) for p in DEFAULT_PIXELS[g] for name in DEFAULT_ATTACKS]
-            for g in goals
-        }
-    by_goal = given if isinstance(given, Mapping) else dict.fromkeys(goals, given)
-    pairs = [(attack, g) for g in goals for attack in _several(by_goal.get(g, ()))]
-    for attack, _ in pairs:
-        if not _is_attack(attack):
-            raise InputError(
-                f"{attack!r} is no attack: give attacks with their budgets, as in "
-                f"brusle.attacks.BruSLe(pixels=20, queries=500)"
-            )
-    return pairs
-
-
-def _is_attack(thing: object) -> bool:
-    return hasattr(thing, "conduct") and not isinstance(thing, type)
-
-
-def _several(attacks: Any) -> Sequence[Any]:
-    return attacks if isinstance(attacks, Sequence) and not isinstance(attacks, str) else [attacks]
-
-
-def _settings(
-    attacks: Sequence[tuple[AnyAttack, GoalName]], seeds: Sequence[int], eot: int
-) -> list[Setting]:
-    if not attacks or not seeds:
+def _settings(plan: Plan, victim: Victim) -> list[Setting]:
+    """The attacks of a plan, each for its goal and with each seed."""
+    settings = [
+        Setting(attack, goal, seed, plan.eot)
+        for goal, attacks in plan.attacks_on(victim).items()
+        for attack in attacks
+        for seed in plan.seeds
+    ]
+    if not settings:
         raise InputError("there is no attack to run: give attacks, goals and seeds")
-    settings = [Setting(attack, goal, seed, eot) for attack, goal in attacks for seed in seeds]
     # what is asked for twice, perhaps in other words, is run once
     return list({setting.key: setting for setting in settings}.values())
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from brusle.data import Data, Source, as_source, risk
+from brusle.data import Source, as_source, risk
 from brusle.data.sets import remembering
 from brusle.defaults import GOALS
 from brusle.errors import InputError
 from brusle.evaluation.running.pairs import drawn, number_of_classes
+from brusle.evaluation.running.plan import Plan
 from brusle.evaluation.storing.manifest import Entry, Manifest, Originals, Targets, in_parts
 from brusle.evaluation.storing.store import GoalName
 from brusle.names import require_harmless
@@ -71,24 +71,20 @@ class Workload:
     lists: dict[GoalName, ProblemList]
 
     @classmethod
-    def of(
-        cls,
-        data: Data,
-        pairs: str | Path | Manifest | None,
-        targets: Targets,
-        limit: int | None,
-        seed: int,
-        victim: Victim,
-    ) -> Workload:
-        """As `brusle.evaluate` describes these; no targets if ``targets`` is 0."""
+    def of(cls, plan: Plan, victim: Victim) -> Workload:
+        """What a plan is about; without targets, if no attack of it has any."""
+        data, pairs = plan.data, plan.pairs
         if pairs is None:
-            return cls.drawn(as_source(data, victim), targets, limit, seed, victim)
+            targets = plan.targets if plan.targeted else 0
+            source = as_source(data, victim)
+            return cls.drawn(source, targets, plan.limit, plan.seeds[0], victim)
         manifest = pairs if isinstance(pairs, Manifest) else Manifest.read(pairs)
-        if manifest is not pairs and isinstance(data, str) and data != manifest.data:
-            require_harmless(f"the manifest {pairs}", "data", manifest.data, risk(manifest.data))
-        return cls.of_manifest(
-            manifest, as_source(manifest.data if isinstance(data, str) else data, victim)
-        )
+        if isinstance(data, str):
+            if manifest is not pairs and data != manifest.data:
+                origin = f"the manifest {pairs}"
+                require_harmless(origin, "data", manifest.data, risk(manifest.data))
+            data = manifest.data
+        return cls.of_manifest(manifest, as_source(data, victim))
 
     @classmethod
     def of_manifest(cls, manifest: Manifest, source: Source) -> Workload:
