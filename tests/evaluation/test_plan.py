@@ -87,5 +87,5 @@ def test_a_plan_does_what_its_options_do(tmp_path) -> None:
     attacks = [BruSLe(8, 12), PixelBandit(8, 12)]
     same = brusle.evaluate(attacks=attacks, goal="targeted", limit=10, seed=4)
     assert list(run.rows()) == list(same.rows())
-    (session,) = run.about["sessions"]
-    assert Plan.of(session["plan"]) == plan
+    (session,) = run.about.sessions
+    assert Plan.of(session.plan) == plan

@@ -44,9 +44,9 @@ def test_results_of_several_revisions_are_told(tmp_path) -> None:
     arguments = (net, (images, labels), [brusle.attacks.BruSLe(1, 5)], "untargeted", tmp_path)
     assert brusle.evaluate(*arguments).notes == []
     with Store.write(tmp_path) as store:
-        (session,) = store.about()["sessions"]
-        session["provenance"]["git_brusle"] = "0123456789ab"
-        store.note({"sessions": [session]})
+        about = store.about()
+        about.sessions[0].provenance["git_brusle"] = "0123456789ab"
+        store.write_about(about)
     (note,) = brusle.evaluate(*arguments).notes
     assert "from 2 revisions of brusle, 0123456789ab to" in note
 
@@ -61,9 +61,9 @@ def test_every_session_is_written_down(tmp_path) -> None:
         run = brusle.evaluate(
             net, (images, labels), attacks, "untargeted", tmp_path, limit=limit, plan=plan
         )
-    assert [session["plan"] for session in run.about["sessions"]] == [{"limit": 2}, {"limit": 4}]
-    assert all("torch" in session["provenance"] for session in run.about["sessions"])
-    assert run.about["weights"] == fingerprint(brusle.victims.wrap(net, output="logits"))
+    assert [session.plan for session in run.about.sessions] == [{"limit": 2}, {"limit": 4}]
+    assert all("torch" in session.provenance for session in run.about.sessions)
+    assert run.about.weights == fingerprint(brusle.victims.wrap(net, output="logits"))
     assert run.as_dict()["plan"] == {"limit": 4} and run.as_dict()["images"] == 4
 
 

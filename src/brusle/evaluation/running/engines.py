@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 from brusle.attacks.base import AnyAttack
 from brusle.defences import defend
-from brusle.evaluation.storing.store import GoalName, Record, Row, rows_of
+from brusle.evaluation.record import Row, Setting
+from brusle.evaluation.storing.rows import rows_of
 from brusle.oracle import SEVERAL, Memory, Victim
 from brusle.problems import Problems
 from brusle.results import AttackResult
@@ -25,40 +26,13 @@ _BATCHES = 4  # in a local shard: few enough to be small, enough to keep the bat
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What is asked for: an attack (with its budgets), a goal, and a seed.
-
-    Attributes:
-        attack: the attack.
-        goal: "untargeted" or "targeted".
-        seed: the seed.
-        eot: answers that are averaged for every candidate.
-    """
-
-    attack: AnyAttack
-    goal: GoalName
-    seed: int = 0
-    eot: int = 1
-
-    @property
-    def key(self) -> str:
-        """Tells it from all others, also in the store."""
-        return f"{self.attack!r} {self.goal} seed={self.seed} eot={self.eot}"
-
-    @property
-    def wants_start(self) -> bool:
-        """Whether the attack should be given starting images for this goal."""
-        return self.attack.wants_start(self.goal == "targeted")
-
-
-@dataclass(frozen=True)
 class Shard:
     """Problems of one setting that are attacked together.
 
     Attributes:
         number: tells it from others.
-        record: the setting in the store.
-        setting: the setting.
+        setting: the setting, as it is stored.
+        attack: its attack.
         problems: the problems.
         names: what their images are called.
         batch_size: most images in one call of the victim.
@@ -66,8 +40,8 @@ class Shard:
     """
 
     number: int
-    record: Record
     setting: Setting
+    attack: AnyAttack
     problems: Problems
     names: tuple[str, ...]
     batch_size: int
@@ -175,7 +149,7 @@ def attack(
         on_rows(rows_of(result, which, shard.names))
 
     run(
-        shard.setting.attack,
+        shard.attack,
         victim,
         shard.problems,
         seed=shard.setting.seed,

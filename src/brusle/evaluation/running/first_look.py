@@ -60,9 +60,12 @@ def look_first(
     with torch.random.fork_rng(devices):  # a victim may draw numbers of its own
         found = {finding.topic: finding.text for finding in _findings(sample)}
     about = store.about()
-    *before, session = about["sessions"]
-    session |= {"preflight_queries": sample.answered, "preflight_lost": sample.lost}
-    store.note({"warnings": about.get("warnings", {}) | found, "sessions": [*before, session]})
+    assert about is not None  # the session is written down before anybody is asked
+    *before, session = about.sessions
+    asked = {"preflight_queries": sample.answered, "preflight_lost": sample.lost}
+    sessions = (*before, session.model_copy(update=asked))
+    now = {"warnings": about.warnings | found, "sessions": sessions}
+    store.write_about(about.model_copy(update=now))
     for topic, text in found.items():
         (on_warning or _warn)(f"{topic}: {text}")
 

@@ -34,12 +34,12 @@ from brusle import data, defences, victims
 from brusle.attacks import make, standard
 from brusle.attacks.base import AnyAttack
 from brusle.errors import DataError, InputError
+from brusle.evaluation.record import GoalName
 from brusle.evaluation.running.provenance import fingerprint
 from brusle.evaluation.running.runner import DEFAULT_PIXELS, evaluate
 from brusle.evaluation.running.workload import GOALS
 from brusle.evaluation.storing.manifest import Manifest
 from brusle.evaluation.storing.runs import Run
-from brusle.evaluation.storing.store import GoalName
 from brusle.files import slug
 from brusle.names import DEFAULT_ATTACKS, hint
 from brusle.oracle import Victim

@@ -30,9 +30,9 @@ import torch
 import brusle
 from brusle.calls import call
 from brusle.errors import BrusleError, InputError, VictimError, VictimUnavailable, first_line
+from brusle.evaluation.record import Row
 from brusle.evaluation.running.engines import OnProgress, OnRows, Recipe, Shard, attack
 from brusle.evaluation.running.provenance import fingerprint
-from brusle.evaluation.storing.store import Row
 from brusle.oracle import Victim
 from brusle.session import Progress
 
@@ -133,7 +133,7 @@ class _Task:
         """Rows have been stored."""
         self.tries = 0
         self.done |= {row.problem for row in rows}
-        count, limit = len(self.shard), self.shard.record.queries
+        count, limit = len(self.shard), self.shard.setting.queries
         self.progress = Progress(
             finished=len(self.done),
             total=count,

@@ -6,26 +6,27 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import brusle
 from brusle.attacks import make
 from brusle.attacks.base import AnyAttack
+from brusle.defences import taken_apart
 from brusle.errors import BrusleError, DataError, InputError
+from brusle.evaluation.record import About, GoalName, Row, Session, Setting, StoredTraits
 from brusle.evaluation.running.display import OnSetting, told
-from brusle.evaluation.running.engines import Engine, Local, Recipe, Setting, Shard
+from brusle.evaluation.running.engines import Engine, Local, Recipe, Shard
 from brusle.evaluation.running.first_look import look_first
 from brusle.evaluation.running.provenance import fingerprint, notes_on_weights, provenance
 from brusle.evaluation.running.starts import StartingImages
 from brusle.evaluation.running.workload import GOALS, Data, Workload, check_fit
-from brusle.evaluation.storing.about import likeness
 from brusle.evaluation.storing.export import write_folder
 from brusle.evaluation.storing.manifest import Manifest, Targets
 from brusle.evaluation.storing.pending import Pending
 from brusle.evaluation.storing.runs import Run
-from brusle.evaluation.storing.store import GoalName, Record, Row, Store
+from brusle.evaluation.storing.store import Store
 from brusle.names import DEFAULT_ATTACKS
 from brusle.oracle import Victim, traits
 from brusle.session import Progress, check_needs, notes_on
@@ -101,7 +102,7 @@ def evaluate(
     recipe = Recipe(victim, device, tuple(defences), timeout)
     model = recipe.open()
     settings = _settings(_attacks(attacks, goals, model), seeds, eot)
-    aims = targets if any(setting.goal == "targeted" for setting in settings) else 0
+    aims = targets if any(setting.goal == "targeted" for setting, _ in settings) else 0
     work = Workload.of(data, pairs, aims, limit, seeds[0], model)
     check_fit(work.place, work.shape, model)
     _check(settings, work, model)
@@ -117,7 +118,7 @@ def evaluate(
         _introduce(store, model, work, settings, plan)
         if folder is not None and engine.remembers:
             pending = Pending(folder, f"{brusle.__version__} {model.name} {fingerprint(model)}")
-        todo = [_Todo(store, setting, work, retry_errors) for setting in settings]
+        todo = [_Todo(store, *setting, work, retry_errors) for setting in settings]
         if folder is not None:
             work.manifest.write(folder / "pairs.json")
         left = [image for part in todo for image in part.images(work)]
@@ -126,7 +127,7 @@ def evaluate(
             watch = _Watch(todo, tell)
 
             def keep(shard: Shard, rows: list[Row]) -> None:
-                store.add(shard.record.number, rows)
+                store.add_rows(shard.setting.number, rows)
                 if pending is not None:
                     pending.forget(shard.setting.key, [row.problem for row in rows])
                 watch.keep(shard, rows)
@@ -134,9 +135,9 @@ def evaluate(
             shards = _shards(todo, work, starting, engine, batch_size, pending, model)
             engine.run(recipe, model, shards, keep, watch)
         _note_other_weights(store, model)
-        wanted = {setting.goal: _wanted(work, setting.goal) for setting in settings}
-        records = [part.record for part in todo]
-        run = Run(store, folder, records, wanted, work.originals)
+        stored = [part.setting for part in todo]
+        wanted = {setting.goal: _wanted(work, setting.goal) for setting in stored}
+        run = Run(store, folder, stored, wanted, work.originals)
         run.manifest = work.manifest
         run.resumed = sum(part.stored for part in todo)
         run.start_queries = starting.queries
@@ -151,9 +152,9 @@ def evaluate(
             pending.close()
         if folder is not None and todo:
             with suppress(BrusleError):  # the store itself may be what has failed
-                total = sum(part.record.problems for part in todo)
-                stored = sum(part.count(store) for part in todo)
-                error.add_note(f"{stored} of {total} attacks are stored in {folder}")
+                total = sum(part.setting.problems for part in todo)
+                count = sum(part.count(store) for part in todo)
+                error.add_note(f"{count} of {total} attacks are stored in {folder}")
         store.close()
         raise
     return run
@@ -168,44 +169,37 @@ def _write_out(run: Run, folder: Path) -> None:
     write_pictures(run, folder)
 
 
-def _check(settings: Sequence[Setting], work: Workload, victim: Victim) -> None:
+def _check(settings: Sequence[tuple[Setting, AnyAttack]], work: Workload, victim: Victim) -> None:
     """Refuse now what one of the attacks would refuse when its turn comes."""
-    for setting in settings:
-        check_needs(setting.attack, victim, setting.eot)
+    for setting, attack in settings:
+        check_needs(attack, victim, setting.eot)
         first = work.problems(setting.goal, [0])
-        starts = first.images if setting.wants_start else None
-        setting.attack.check(replace(first, starts=starts))
+        starts = first.images if attack.wants_start(setting.goal == "targeted") else None
+        attack.check(replace(first, starts=starts))
 
 
 class _Todo:
     """The part of a setting that is not stored yet."""
 
     def __init__(
-        self, store: Store, setting: Setting, work: Workload, retry_errors: bool = False
+        self,
+        store: Store,
+        setting: Setting,
+        attack: AnyAttack,
+        work: Workload,
+        retry_errors: bool = False,
     ) -> None:
-        self.setting = setting
+        self.attack = attack
         self._asked = asked = work.asked(setting.goal).ids.tolist()
-        attack = setting.attack
-        description = {
-            "attack": attack.label,
-            "goal": setting.goal,
-            "pixels": attack.pixels,
-            "queries": attack.queries,
-            "seed": setting.seed,
-            "eot": setting.eot,
-            "needs": attack.needs,
-            "problems": len(asked),
-            "options": asdict(attack),  # type: ignore[call-overload]
-        }
-        self.record = store.setting(setting.key, description)
-        done = store.done(self.record.number, retry_errors)
+        self.setting = store.add_setting(setting.model_copy(update={"problems": len(asked)}))
+        done = store.done(self.setting.number, retry_errors)
         self.rows = [row for row, number in enumerate(asked) if number not in done]
         self.stored = len(asked) - len(self.rows)
         self.fooled = sum(done.get(number) == "success" for number in asked)
 
     def count(self, store: Store) -> int:
         """How many of the problems are stored by now."""
-        done = store.done(self.record.number)
+        done = store.done(self.setting.number)
         return sum(number in done for number in self._asked)
 
     def in_turn(self, pending: Pending | None) -> tuple[list[int], list[int]]:
@@ -237,10 +231,10 @@ def _shards(
         setting, size = part.setting, engine.shard_size(len(part.rows), batch_size)
         for rows in _portions(*part.in_turn(pending), size, batch_size):
             problems = work.problems(setting.goal, rows)
-            if setting.wants_start:
+            if part.attack.wants_start(setting.goal == "targeted"):
                 problems = replace(problems, starts=starting.choose(problems))
             names = tuple(work.names(setting.goal, rows))
-            shard = Shard(number, part.record, setting, problems, names, batch_size)
+            shard = Shard(number, setting, part.attack, problems, names, batch_size)
             if pending is not None:
                 ids, randomised = problems.ids.tolist(), traits(victim).randomised
                 shard = replace(shard, memory=pending.of(setting.key, ids, randomised))
@@ -274,43 +268,43 @@ class _Watch:
 
     def __init__(self, todo: Sequence[_Todo], on_progress: OnSetting | None) -> None:
         self._on_progress = on_progress
-        self._todo = {part.record: part for part in todo}
-        self._shards: dict[Record, dict[int, Progress]] = {part.record: {} for part in todo}
-        self._stored = Counter({part.record: part.stored for part in todo})
-        self._fooled = Counter({part.record: part.fooled for part in todo})
+        self._todo = {part.setting: part for part in todo}
+        self._shards: dict[Setting, dict[int, Progress]] = {part.setting: {} for part in todo}
+        self._stored = Counter({part.setting: part.stored for part in todo})
+        self._fooled = Counter({part.setting: part.fooled for part in todo})
         self._left: dict[int, int] = {}  # of a shard, what is not stored yet
 
     def keep(self, shard: Shard, rows: list[Row]) -> None:
         """Rows have been stored."""
-        record = shard.record
-        self._stored[record] += len(rows)
-        self._fooled[record] += sum(row.status == "success" for row in rows)
+        setting = shard.setting
+        self._stored[setting] += len(rows)
+        self._fooled[setting] += sum(row.status == "success" for row in rows)
         self._left[shard.number] = self._left.get(shard.number, len(shard)) - len(rows)
         # where no image could be attacked, no round was reported
-        parts = self._shards[record]
+        parts = self._shards[setting]
         part = parts.setdefault(shard.number, Progress(0, len(shard), 0, 0, 0))
         if not self._left[shard.number]:
             parts[shard.number] = replace(part, remaining=0)  # a search may end before its limit
-        self._tell(record)
+        self._tell(setting)
 
     def __call__(self, shard: Shard, progress: Progress) -> None:
         """Called by the engine."""
-        self._shards[shard.record][shard.number] = progress
-        self._tell(shard.record)
+        self._shards[shard.setting][shard.number] = progress
+        self._tell(shard.setting)
 
-    def _tell(self, record: Record) -> None:
+    def _tell(self, setting: Setting) -> None:
         if self._on_progress is None:
             return
-        parts = self._shards[record].values()
-        ahead = len(self._todo[record].rows) - sum(part.total for part in parts)
+        parts = self._shards[setting].values()
+        ahead = len(self._todo[setting].rows) - sum(part.total for part in parts)
         self._on_progress(
-            record,
+            setting,
             Progress(
-                finished=self._stored[record],
-                total=record.problems,
-                successes=self._fooled[record],
+                finished=self._stored[setting],
+                total=setting.problems,
+                successes=self._fooled[setting],
                 queries=sum(part.queries for part in parts),
-                remaining=sum(part.remaining for part in parts) + ahead * record.queries,
+                remaining=sum(part.remaining for part in parts) + ahead * setting.queries,
             ),
         )
 
@@ -319,41 +313,56 @@ def _introduce(
     store: Store,
     victim: Victim,
     work: Workload,
-    settings: Sequence[Setting],
+    settings: Sequence[tuple[Setting, AnyAttack]],
     plan: Mapping[str, Any] | None,
 ) -> None:
     """Write down what this session is about; refuse it if results would mix."""
-    before = store.about()
-    now = {
-        "brusle": brusle.__version__,
-        "victim": victim.name,
-        "weights": fingerprint(victim),
-        "data": work.manifest.data,
+    before, notes = store.about(), [note for _, a in settings for note in notes_on(a, victim)]
+    behind, defences = taken_apart(victim)
+    weights = fingerprint(victim)
+    session = Session(
+        began=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        plan=dict(plan or {}),
+        pairs=work.manifest.digest,
+        provenance=provenance(victim.device),
+    )
+    now = About(
+        brusle=brusle.__version__,
+        victim=behind.name,
+        defences=defences,
+        weights=weights,
+        data=work.manifest.data,
+        traits=StoredTraits.of(victim),
+        shape=work.shape,
+        classes=tuple(map(str, work.place.classes)),
+        randomised=bool(traits(victim).randomised),
+        notes=tuple(dict.fromkeys([*notes, *notes_on_weights(weights)])),
+        sessions=(session,),
+    )
+    about = now if before is None else _continued(before, now)
+    store.add_images(work.manifest.known)
+    store.write_about(about)
+
+
+def _continued(before: About, now: About) -> About:
+    """What both sessions say together; raises if their results must not be mixed."""
+    same = {
+        "brusle": (before.brusle, now.brusle),
+        "victim": (before.defended_victim, now.defended_victim),
+        "weights": (before.weights, now.weights),
+        "data": (before.data, now.data),
     }
-    for name, value in now.items():
-        if before.get(name, value) != value:
+    for name, (old, new) in same.items():
+        if old != new:
             raise DataError(
-                f"the run folder holds results of {name} {before[name]}, and this is {value}: "
+                f"the run folder holds results of {name} {old}, and this is {new}: "
                 f"choose another --out"
             )
-    store.know([(name, *facts) for name, facts in work.manifest.known.items()])
-    notes = [note for setting in settings for note in notes_on(setting.attack, victim)]
-    notes += notes_on_weights(now["weights"])
-    session = {
-        "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "plan": dict(plan or {}),
-        "pairs": work.manifest.digest,
-        "provenance": provenance(victim.device),
-    }
-    store.note(
-        now
-        | {
-            "like": likeness(victim),
-            "shape": list(work.shape),
-            "classes": [str(name) for name in work.place.classes],
-            "randomised": bool(traits(victim).randomised),
-            "notes": list(dict.fromkeys([*before.get("notes", ()), *notes])),
-            "sessions": [*before.get("sessions", ()), session],
+    return now.model_copy(
+        update={
+            "notes": tuple(dict.fromkeys([*before.notes, *now.notes])),
+            "warnings": before.warnings,
+            "sessions": (*before.sessions, *now.sessions),
         }
     )
 
@@ -361,13 +370,14 @@ def _introduce(
 def _note_other_weights(store: Store, victim: Victim) -> None:
     """A module that learns while it answers is another one in the end."""
     about = store.about()
-    if fingerprint(victim) == about["weights"]:
+    if about is None or fingerprint(victim) == about.weights:
         return
     note = (
         f"the weights of {victim.name} changed while it was attacked: rows are of different "
         f"weights, and another order or batch size may give others"
     )
-    store.note({"notes": list(dict.fromkeys([*about["notes"], note]))})
+    notes = tuple(dict.fromkeys([*about.notes, note]))
+    store.write_about(about.model_copy(update={"notes": notes}))
 
 
 def _attacks(
@@ -405,12 +415,14 @@ def _several(attacks: Any) -> Sequence[Any]:
 
 def _settings(
     attacks: Sequence[tuple[AnyAttack, GoalName]], seeds: Sequence[int], eot: int
-) -> list[Setting]:
+) -> list[tuple[Setting, AnyAttack]]:
     if not attacks or not seeds:
         raise InputError("there is no attack to run: give attacks, goals and seeds")
-    settings = [Setting(attack, goal, seed, eot) for attack, goal in attacks for seed in seeds]
+    settings = [
+        (Setting.of(attack, goal, seed, eot), attack) for attack, goal in attacks for seed in seeds
+    ]
     # what is asked for twice, perhaps in other words, is run once
-    return list({setting.key: setting for setting in settings}.values())
+    return list({setting.key: (setting, attack) for setting, attack in settings}.values())
 
 
 def _wanted(work: Workload, goal: GoalName) -> list[tuple[int, str]]:

@@ -13,16 +13,16 @@ from torch import Tensor
 
 from brusle.data import Dataset, Source, risk, source
 from brusle.errors import InputError
+from brusle.evaluation.record import GoalName
 from brusle.evaluation.storing.manifest import (
-    Entry,
     Manifest,
+    ManifestImage,
     Originals,
     Targets,
     in_parts,
     number_of_classes,
 )
 from brusle.evaluation.storing.manifest import manifest as make_manifest
-from brusle.evaluation.storing.store import GoalName
 from brusle.names import require_harmless
 from brusle.oracle import Victim, check_shape, traits
 from brusle.problems import Problems
@@ -126,7 +126,7 @@ class Workload:
         )
 
 
-def _aims(entries: Sequence[Entry], goal: GoalName) -> tuple[Tensor, Tensor, Tensor | None]:
+def _aims(entries: Sequence[ManifestImage], goal: GoalName) -> tuple[Tensor, Tensor, Tensor | None]:
     """Number of the image, label and target of every problem."""
     if goal == "untargeted":
         labels = torch.tensor([entry.label for entry in entries])

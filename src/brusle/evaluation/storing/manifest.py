@@ -38,7 +38,7 @@ _IMAGE_ORDER, _TARGET_ORDER, _CLASS_ORDER = range(3)  # tags of the random numbe
 
 
 @dataclass(frozen=True)
-class Entry:
+class ManifestImage:
     """One image of a manifest.
 
     Attributes:
@@ -72,7 +72,7 @@ class Manifest:
     seed: int
     classes: int
     queries: int
-    entries: tuple[Entry, ...]
+    entries: tuple[ManifestImage, ...]
 
     @property
     def pairs(self) -> int:
@@ -152,28 +152,28 @@ def _reason(error: Exception) -> str:
 class Originals:
     """Images by name, read when they are needed, and compared with their labels and hashes."""
 
-    def __init__(self, place: Source, known: Mapping[str, tuple[int, str]]) -> None:
-        self.place, self._known = place, known
-        self._rows = {name: row for row, name in enumerate(place.names)}
+    def __init__(self, source: Source, known: Mapping[str, tuple[int, str]]) -> None:
+        self.source, self._known = source, known
+        self._rows = {name: row for row, name in enumerate(source.names)}
 
     def take(self, names: Sequence[str]) -> Tensor:
         """``(n, c, h, w)``: the images of these names; one may be wanted several times."""
         for name in names:
             if name not in self._known or name not in self._rows:
                 raise DataError(
-                    f"image {name} of the run is not in {self.place.name}: give its data (--data)"
+                    f"image {name} of the run is not in {self.source.name}: give its data (--data)"
                 )
         different = list(dict.fromkeys(names))
-        images = self.place.read([self._rows[name] for name in different])
+        images = self.source.read([self._rows[name] for name in different])
         for name, image in zip(different, images, strict=True):
-            label = int(self.place.labels[self._rows[name]])
+            label = int(self.source.labels[self._rows[name]])
             if (label, image_hash(image)) != self._known[name]:
                 raise DataError(
-                    f"image {name} of {self.place.name} is not the one that was chosen: its "
+                    f"image {name} of {self.source.name} is not the one that was chosen: its "
                     f"pixels or label differ (another version of the data, or another framing?)"
                 )
-        places = {name: at for at, name in enumerate(different)}
-        return images[[places[name] for name in names]]
+        positions = {name: at for at, name in enumerate(different)}
+        return images[[positions[name] for name in names]]
 
 
 def choose(
@@ -250,13 +250,13 @@ def manifest(
     """The manifest of the images in some rows of ``data``; ``aims`` are None for all classes."""
     if not rows:
         raise InputError(f"there are no images in {data.name}: give another folder or file")
-    entries: list[Entry] = []
+    entries: list[ManifestImage] = []
     for part in in_parts(rows, take(data, rows[:1]).images.nbytes):
         some = take(data, part)
         for name, label, image in zip(some.names, some.labels.tolist(), some.images, strict=True):
             others = [c for c in (range(classes) if aims is None else aims) if c != label]
             mine = _targets(image, others, targets, seed)
-            entries.append(Entry(name, label, image_hash(image), mine))
+            entries.append(ManifestImage(name, label, image_hash(image), mine))
     return Manifest(data.name, victim, seed, classes, queries, tuple(entries))
 
 
