@@ -91,8 +91,8 @@ def test_a_plan_does_what_its_options_do(tmp_path) -> None:
     attacks = [BruSLe(8, 12), PixelBandit(8, 12)]
     same = brusle.evaluate(attacks=attacks, goal="targeted", limit=10, seed=4)
     assert list(run.rows()) == list(same.rows())
-    (session,) = run.about["sessions"]
-    assert Plan.of(session["plan"]) == plan
+    (session,) = run.about.sessions
+    assert Plan.of(session.plan) == plan
 
 
 def test_keywords_make_a_plan_of_objects(monkeypatch, tmp_path) -> None:
@@ -103,7 +103,7 @@ def test_keywords_make_a_plan_of_objects(monkeypatch, tmp_path) -> None:
     run = brusle.evaluate(plan)
     same = brusle.evaluate(model.victim(), data, attacks, "untargeted")
     assert list(run.rows()) == list(same.rows())
-    assert run.about["sessions"][0]["plan"] == same.about["sessions"][0]["plan"]
+    assert run.about.sessions[0].plan == same.about.sessions[0].plan
     # made of words, so it names a folder, too; its weights and images tell it from others
     monkeypatch.chdir(tmp_path)
     folder = brusle.evaluate(plan, out="auto").folder

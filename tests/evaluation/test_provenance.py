@@ -45,9 +45,9 @@ def test_results_of_several_revisions_are_told(tmp_path) -> None:
     arguments = (net, (images, labels), [brusle.attacks.BruSLe(1, 5)], "untargeted", tmp_path)
     assert brusle.evaluate(*arguments).notes == []
     with Store.write(tmp_path) as store:
-        (session,) = store.about()["sessions"]
-        session["provenance"]["git_brusle"] = "0123456789ab"
-        store.note({"sessions": [session]})
+        about = store.about()
+        about.sessions[0].provenance["git_brusle"] = "0123456789ab"
+        store.write_about(about)
     (note,) = brusle.evaluate(*arguments).notes
     assert "from 2 revisions of brusle, 0123456789ab to" in note
 
@@ -60,12 +60,12 @@ def test_every_session_is_written_down(tmp_path) -> None:
     for limit in (2, 4):
         attacks = [brusle.attacks.BruSLe(1, 5)]
         run = brusle.evaluate(net, (images, labels), attacks, "untargeted", tmp_path, limit=limit)
-    plans = [session["plan"] for session in run.about["sessions"]]
+    plans = [session.plan for session in run.about.sessions]
     assert [plan["limit"] for plan in plans] == [2, 4]
     assert all((p["victim"], p["data"]) == ("Sequential", "arrays") for p in plans)
     assert all(p["attacks"] == [repr(brusle.attacks.BruSLe(1, 5))] for p in plans)
-    assert all("torch" in session["provenance"] for session in run.about["sessions"])
-    assert run.about["weights"] == fingerprint(brusle.victims.wrap(net, output="logits"))
+    assert all("torch" in session.provenance for session in run.about.sessions)
+    assert run.about.weights == fingerprint(brusle.victims.wrap(net, output="logits"))
     assert run.as_dict()["plan"] == plans[1] and run.as_dict()["images"] == 4
 
 

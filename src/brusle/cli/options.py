@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -14,7 +14,6 @@ from brusle.text import brief
 
 if TYPE_CHECKING:
     from brusle.evaluation.running.engines import Engine
-    from brusle.oracle import Victim
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -48,15 +47,6 @@ def victim_options(command: Callable[..., Any]) -> Callable[..., Any]:
         timeout_option,
     )
     return _apply(options, command)
-
-
-def open_victim(
-    name: str, device: str, defences: Sequence[str], timeout: float | None = None
-) -> Victim:
-    """The victim that `victim_options` describe."""
-    from brusle.evaluation.running.engines import Recipe
-
-    return Recipe(name, device, tuple(defences), timeout).open()
 
 
 data_option = click.option(

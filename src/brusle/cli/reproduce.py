@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from brusle.evaluation.paper.reproduce import Job, Reproduction
-    from brusle.evaluation.storing.store import Record
+    from brusle.evaluation.record import Setting
     from brusle.report.reproduction import Block
     from brusle.session import Progress
 
@@ -138,7 +138,7 @@ class _Bars(ExitStack):
         """Called by `evaluate` before the first attack of a part."""
         self._display.warn(text)
 
-    def update(self, setting: Record, progress: Progress) -> None:
+    def update(self, setting: Setting, progress: Progress) -> None:
         """Called by `evaluate` after every round."""
         self._display.update(setting, progress)
 

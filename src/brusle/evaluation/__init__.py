@@ -1,7 +1,8 @@
 """Evaluations: many images, several goals and budgets, and the numbers that come out."""
 
+from brusle.evaluation.record import Setting
 from brusle.evaluation.running.diagnosis import Finding
-from brusle.evaluation.running.engines import Local, Setting
+from brusle.evaluation.running.engines import Local
 from brusle.evaluation.running.evaluate import evaluate
 from brusle.evaluation.running.pairs import choose
 from brusle.evaluation.running.plan import Plan

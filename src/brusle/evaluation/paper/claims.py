@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from brusle.evaluation.paper.presets import Claim
+from brusle.evaluation.record import Row
 from brusle.evaluation.statistics.rates import Rate, or_none
 from brusle.evaluation.statistics.summaries import (
     FEWEST_IMAGES,
@@ -15,7 +16,6 @@ from brusle.evaluation.statistics.summaries import (
     compare,
     success_rate,
 )
-from brusle.evaluation.storing.store import Row
 
 Verdict = Literal["held", "within noise", "contradicted"]
 MARGIN = 0.1  # a difference up to this is called level, and a rate up to this may be zero

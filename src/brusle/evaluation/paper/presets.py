@@ -18,9 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from brusle.errors import InputError
 from brusle.evaluation.paper.results import PaperNumber, paper_results, pixels_of, tables
+from brusle.evaluation.record import GoalName
 from brusle.evaluation.running.plan import Plan
 from brusle.evaluation.storing.manifest import Targets
-from brusle.evaluation.storing.store import GoalName
 from brusle.names import hint
 
 Metric = Literal["asr", "accuracy", "mean sparsity"]

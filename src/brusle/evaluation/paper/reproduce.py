@@ -14,7 +14,6 @@ from typing import Any
 
 import brusle
 from brusle.attacks import make
-from brusle.attacks.base import AnyAttack
 from brusle.data.stored import cache_dir
 from brusle.defences import defend
 from brusle.errors import InputError
@@ -28,20 +27,19 @@ from brusle.evaluation.paper.presets import (
     preset,
     seeds_entry,
 )
+from brusle.evaluation.record import Row, Setting
 from brusle.evaluation.running.pairs import choose
 from brusle.evaluation.running.plan import Plan
 from brusle.evaluation.running.runner import run_plan
 from brusle.evaluation.statistics.rates import Z95, Rate
 from brusle.evaluation.statistics.summaries import over_seeds, robust_accuracy, success_rate
 from brusle.evaluation.storing.manifest import Targets
-from brusle.evaluation.storing.store import Row
 from brusle.files import write_text
 from brusle.oracle import Victim
 from brusle.victims import as_victim, known_victims, timed
 from brusle.victims.fingerprints import fingerprint
 
 FILE = "reproduction.json"
-_Setting = tuple[str, int, int, int]  # label of the attack, pixels, queries, seed
 
 
 @dataclass(frozen=True)
@@ -389,7 +387,7 @@ def _run(
         "seeds": part.seeds,
     }
     run = run_plan(Plan.of(values, part.name), place, device=device, **options)
-    stored = {(s.attack, s.pixels, s.queries, s.seed): run.stored(s) for s in run.settings}
+    stored = {setting.key: run.stored(setting) for setting in run.settings}
     _, height, width = run.shape
     return Outcome(
         job,
@@ -405,7 +403,7 @@ def _run(
 
 
 def _cells(
-    wanted: Preset, part: Part, stored: Mapping[_Setting, Sequence[Row]], area: int
+    wanted: Preset, part: Part, stored: Mapping[str, Sequence[Row]], area: int
 ) -> Iterator[Cell]:
     for pixels in part.pixels:
         for entry, mark in part.readings():
@@ -416,7 +414,7 @@ def _cells(
                 yield Cell(*place, ours, low, high, paper)
 
 
-def _findings(part: Part, stored: Mapping[_Setting, Sequence[Row]]) -> Iterator[Finding]:
+def _findings(part: Part, stored: Mapping[str, Sequence[Row]]) -> Iterator[Finding]:
     """Each claim at each of its budgets, and at each mark unless all its lines have their own."""
     entries = {entry.title: entry for entry in part.entries}
     (seed,) = part.seeds if part.claims else (0,)
@@ -434,18 +432,15 @@ def _findings(part: Part, stored: Mapping[_Setting, Sequence[Row]]) -> Iterator[
 
 def _rows(
     part: Part,
-    stored: Mapping[_Setting, Sequence[Row]],
+    stored: Mapping[str, Sequence[Row]],
     entry: Entry,
     pixels: int,
     mark: int,
     seed: int,
 ) -> Sequence[Row]:
     """The rows that an entry is read from."""
-    return stored[_key(make(entry.attack, pixels, part.limit(entry, mark)), seed)]
-
-
-def _key(attack: AnyAttack, seed: int) -> _Setting:
-    return attack.label, attack.pixels, attack.queries, seed
+    attack = make(entry.attack, pixels, part.limit(entry, mark))
+    return stored[Setting.of(attack, part.goal, seed).key]
 
 
 def _numbers(

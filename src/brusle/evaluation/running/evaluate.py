@@ -10,13 +10,14 @@ from brusle import defaults
 from brusle.attacks.base import AnyAttack
 from brusle.data import Data
 from brusle.errors import InputError
+from brusle.evaluation.record import GoalName
 from brusle.evaluation.running.display import OnSetting
 from brusle.evaluation.running.engines import Engine
+from brusle.evaluation.running.first_look import OnWarning
 from brusle.evaluation.running.plan import Plan, is_attack
-from brusle.evaluation.running.runner import OnWarning, run_plan
+from brusle.evaluation.running.runner import run_plan
 from brusle.evaluation.storing.manifest import Manifest, Targets
 from brusle.evaluation.storing.runs import Run
-from brusle.evaluation.storing.store import GoalName
 
 Attacks = Sequence[AnyAttack] | Mapping[GoalName, Sequence[AnyAttack]]
 

@@ -17,7 +17,13 @@ from brusle import rng
 from brusle.data import Data, Source, as_source
 from brusle.data.sets import remembering
 from brusle.errors import InputError, VictimError
-from brusle.evaluation.storing.manifest import Entry, Manifest, Targets, image_hash, in_parts
+from brusle.evaluation.storing.manifest import (
+    Manifest,
+    ManifestImage,
+    Targets,
+    image_hash,
+    in_parts,
+)
 from brusle.oracle import Oracle, Victim, traits
 from brusle.victims import as_victim, default_batch_size
 
@@ -75,7 +81,7 @@ def choose(
 
 def drawn(
     source: Source, rows: Sequence[int], targets: Targets, seed: int, classes: Sequence[int]
-) -> Iterator[tuple[list[Entry], Tensor]]:
+) -> Iterator[tuple[list[ManifestImage], Tensor]]:
     """Entries of a manifest with random targets, and their images, some at a time.
 
     Args:
@@ -92,7 +98,7 @@ def drawn(
             label = int(source.labels[row])
             others = [c for c in classes if c != label]
             mine = _targets(image, others, targets, seed)
-            entries.append(Entry(source.names[row], label, image_hash(image), mine))
+            entries.append(ManifestImage(source.names[row], label, image_hash(image), mine))
         yield entries, images
 
 

@@ -36,8 +36,8 @@ from brusle import data, defaults, defences, victims
 from brusle.attacks import make, standard
 from brusle.attacks.base import AnyAttack
 from brusle.errors import DataError, InputError
+from brusle.evaluation.record import GoalName
 from brusle.evaluation.storing.manifest import Manifest
-from brusle.evaluation.storing.store import GoalName
 from brusle.files import slug
 from brusle.names import hint
 from brusle.oracle import Victim

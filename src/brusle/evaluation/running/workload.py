@@ -12,15 +12,15 @@ from brusle.data import Source, as_source, risk
 from brusle.data.sets import remembering
 from brusle.defaults import GOALS
 from brusle.errors import InputError
+from brusle.evaluation.record import GoalName
 from brusle.evaluation.running.pairs import drawn, number_of_classes
 from brusle.evaluation.running.plan import Plan
-from brusle.evaluation.storing.manifest import Entry, Manifest, Originals, Targets, in_parts
-from brusle.evaluation.storing.store import GoalName
+from brusle.evaluation.storing.manifest import Manifest, ManifestImage, Originals, Targets, in_parts
 from brusle.names import require_harmless
 from brusle.oracle import Victim
 from brusle.problems import Problems
 
-Portion = tuple[Sequence[Entry], Tensor]  # of a manifest, with the images
+Portion = tuple[Sequence[ManifestImage], Tensor]  # of a manifest, with the images
 
 
 @dataclass(frozen=True)
@@ -136,12 +136,12 @@ class Workload:
 
 def _read(
     portions: Iterable[Portion],
-) -> tuple[tuple[Entry, ...], dict[GoalName, ProblemList], tuple[int, int, int]]:
+) -> tuple[tuple[ManifestImage, ...], dict[GoalName, ProblemList], tuple[int, int, int]]:
     """All entries, the problems of each goal, and the shape of an image.
 
     Images are looked at and let go.
     """
-    entries: list[Entry] = []
+    entries: list[ManifestImage] = []
     parts: dict[GoalName, list[ProblemList]] = {goal: [] for goal in GOALS}
     channels = height = width = 0
     for mine, images in portions:
@@ -156,7 +156,7 @@ def _read(
     return tuple(entries), lists, (channels, height, width)
 
 
-def _aims(entries: Sequence[Entry], goal: GoalName) -> tuple[Tensor, Tensor, Tensor | None]:
+def _aims(entries: Sequence[ManifestImage], goal: GoalName) -> tuple[Tensor, Tensor, Tensor | None]:
     """Number of the image, label and target of every problem."""
     if goal == "untargeted":
         labels = torch.tensor([entry.label for entry in entries])

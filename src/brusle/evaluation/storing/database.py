@@ -31,9 +31,9 @@ def connect(name: str, frozen: bool = False) -> sqlite3.Connection:
 
 
 def layout(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
-    """Kind, name and definition of everything in a database."""
+    """Kind, name and definition of everything in a database, however that is spaced."""
     found = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
-    return [(kind, name, sql or "") for kind, name, sql in found]
+    return [(kind, name, " ".join(str(sql or "").split())) for kind, name, sql in found]
 
 
 def layout_of(schema: str) -> list[tuple[str, str, str]]:

@@ -33,7 +33,7 @@ _FORMAT = "brusle-pairs-1"
 
 
 @dataclass(frozen=True)
-class Entry:
+class ManifestImage:
     """One image of a manifest.
 
     Attributes:
@@ -67,7 +67,7 @@ class Manifest:
     seed: int
     classes: int
     queries: int
-    entries: tuple[Entry, ...]
+    entries: tuple[ManifestImage, ...]
 
     @property
     def pairs(self) -> int:
@@ -147,28 +147,28 @@ def _reason(error: Exception) -> str:
 class Originals:
     """Images by name, read when they are needed, and compared with their labels and hashes."""
 
-    def __init__(self, place: Source, known: Mapping[str, tuple[int, str]]) -> None:
-        self.place, self._known = place, known
-        self._rows = {name: row for row, name in enumerate(place.names)}
+    def __init__(self, source: Source, known: Mapping[str, tuple[int, str]]) -> None:
+        self.source, self._known = source, known
+        self._rows = {name: row for row, name in enumerate(source.names)}
 
     def take(self, names: Sequence[str]) -> Tensor:
         """``(n, c, h, w)``: the images of these names; one may be wanted several times."""
         for name in names:
             if name not in self._known or name not in self._rows:
                 raise DataError(
-                    f"image {name} of the run is not in {self.place.name}: give its data (--data)"
+                    f"image {name} of the run is not in {self.source.name}: give its data (--data)"
                 )
         different = list(dict.fromkeys(names))
-        images = self.place.read([self._rows[name] for name in different])
+        images = self.source.read([self._rows[name] for name in different])
         for name, image in zip(different, images, strict=True):
-            label = int(self.place.labels[self._rows[name]])
+            label = int(self.source.labels[self._rows[name]])
             if (label, image_hash(image)) != self._known[name]:
                 raise DataError(
-                    f"image {name} of {self.place.name} is not the one that was chosen: its "
+                    f"image {name} of {self.source.name} is not the one that was chosen: its "
                     f"pixels or label differ (another version of the data, or another framing?)"
                 )
-        places = {name: at for at, name in enumerate(different)}
-        return images[[places[name] for name in names]]
+        positions = {name: at for at, name in enumerate(different)}
+        return images[[positions[name] for name in names]]
 
 
 def in_parts(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:
