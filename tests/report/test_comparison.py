@@ -226,7 +226,7 @@ def test_all_seeds_are_pooled_with_mean_and_spread(tmp_path) -> None:
 
 def test_seeds_narrow_no_interval_by_being_counted_as_images(tmp_path) -> None:
     parts = [(setting(), BASE), (setting("SparseRS"), OTHER)]
-    again = [(dict(made) | {"seed": 1}, rows) for made, rows in parts]
+    again = [(made.model_copy(update={"seed": 1}), rows) for made, rows in parts]
     (one,) = compare_runs([make_run(tmp_path / "a", parts)])[0].lines
     (two,) = compare_runs([make_run(tmp_path / "b", parts + again)])[0].lines
     assert one.found is not None and two.found is not None

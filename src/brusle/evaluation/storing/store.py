@@ -26,8 +26,9 @@ from pydantic_core import from_json
 from brusle.errors import DataError
 from brusle.evaluation.record import FORMAT, About, Row, Setting
 from brusle.evaluation.storing import schema
-from brusle.evaluation.storing.database import connect, in_words, is_frozen, layout
+from brusle.evaluation.storing.database import connect, in_words, is_frozen, layout, private_copy
 from brusle.evaluation.storing.locking import LOCK, identity, is_written, open_lock, take
+from brusle.evaluation.storing.migrations import is_old, migrate
 from brusle.evaluation.storing.schema import CHANGED, Damaged, checksum, with_checksum
 from brusle.files import require_plain
 from brusle.results import Status
@@ -125,6 +126,7 @@ class Store:
         with store._closed_if_useless():
             if not store._has_begun():
                 raise _no_run(folder)
+            store._read_as_new()
             store._require_sound()
         return store
 
@@ -166,10 +168,7 @@ class Store:
     def about(self) -> About | None:
         """What the store says about its run; None before that has begun."""
         with self._guard():
-            found = self._connection.execute("SELECT * FROM about").fetchall()
-            schema.require_unchanged(found, "fact")
-            schema.require_text(found)
-            return _about({key: value for key, value, _ in found})
+            return _about(self._connection)
 
     def write_about(self, about: About) -> None:
         """Say this about the run, instead of what was said before."""
@@ -224,10 +223,7 @@ class Store:
     def settings_by_key(self) -> dict[str, Setting]:
         """The same by the keys that they were stored under."""
         with self._guard():
-            found = self._connection.execute("SELECT * FROM settings ORDER BY id").fetchall()
-            schema.require_unchanged([columns for _, *columns in found], "setting")
-            schema.require_text(columns for _, *columns in found)
-            return {key: _setting(number, text) for number, key, text, _ in found}
+            return _settings(self._connection)
 
     def done(self, setting: int, retry_errors: bool = False) -> dict[int, Status]:
         """Ids and statuses of the problems that need not be run again.
@@ -298,7 +294,20 @@ class Store:
         with self._guard():
             if not layout(self._connection):
                 schema.create(self._connection)
+            elif is_old(self._connection):
+                _migrate(self._connection)
         self._require_sound()
+
+    def _read_as_new(self) -> None:
+        """Go on with a copy of this version's format, if the file is of an older one."""
+        with self._guard():
+            if not is_old(self._connection):
+                return
+            schema.require_sound(self._connection)
+            old, self._connection = self._connection, private_copy(self._connection)
+        old.close()
+        with self._guard():
+            _migrate(self._connection)
 
     def _has_begun(self) -> bool:
         """Whether the writer has made its tables, which it does at once."""
@@ -310,7 +319,10 @@ class Store:
         with self._guard():
             found = schema.stated_format(self._connection)
         if found != FORMAT:
-            raise DataError(f"{self._name} is of format {found}, not {FORMAT}: another version")
+            raise DataError(
+                f"{self._name} is of format {found}, not {FORMAT}: take the version of brusle that "
+                f"wrote it"
+            )
         with self._guard():
             schema.require_sound(self._connection)
         for look in (self.about, self.settings, self.images):
@@ -365,8 +377,19 @@ def _no_run(folder: str | Path) -> DataError:
     return DataError(f"{folder} holds no run: give the folder of an evaluation (--out)")
 
 
-def _about(facts: Mapping[str, str]) -> About | None:
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring a store to this version's format; raises if what it holds cannot be read then."""
+    migrate(connection)
+    _about(connection)
+    _settings(connection)
+
+
+def _about(connection: sqlite3.Connection) -> About | None:
     """What the JSON of each fact says; raises if that is damaged or of another type."""
+    found = connection.execute("SELECT * FROM about").fetchall()
+    schema.require_unchanged(found, "fact")
+    schema.require_text(found)
+    facts = {name: text for name, text, _ in found}
     if facts.keys() <= {"format"}:
         return None
     for name, text in facts.items():
@@ -380,6 +403,15 @@ def _about(facts: Mapping[str, str]) -> About | None:
     except ValidationError as error:
         fact = error.errors()[0]["loc"][0]
         raise Damaged(f"what it says about {fact!r} cannot be read ({_reason(error)})") from error
+
+
+def _settings(connection: sqlite3.Connection) -> dict[str, Setting]:
+    """By their keys; raises if one is damaged."""
+    found = connection.execute("SELECT * FROM settings ORDER BY id").fetchall()
+    described = [columns for _, *columns in found]
+    schema.require_unchanged(described, "setting")
+    schema.require_text(described)
+    return {key: _setting(number, text) for number, key, text, _ in found}
 
 
 def _setting(number: int, text: str) -> Setting:
