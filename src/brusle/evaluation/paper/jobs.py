@@ -65,10 +65,10 @@ def jobs(
     if wanted.refused is not None:
         raise InputError(f"{wanted.name} cannot be run: {wanted.refused}")
     parts, left_out = _parts(wanted, victim, part)
-    place = data or _default_data(wanted)
+    source = data or _default_data(wanted)
     todo: list[Job] = []
     for one in parts:
-        job = _job(one.scaled(**scale), victim, place)
+        job = _job(one.scaled(**scale), victim, source)
         same = next((other for other in todo if other.plans == job.plans), None)
         if same is None:
             todo.append(job)

@@ -288,10 +288,10 @@ class Preset(BaseModel):
         if self.table is None:
             return None
         for number in paper_results(self.table):
-            variant, budget = _place(number)
-            place = (number.model, number.attack, variant, number.queries)
+            variant, budget = _variant_and_pixels(number)
+            stated = (number.model, number.attack, variant, number.queries)
             wanted = (part.model, line.paper, line.variant, queries)
-            if place == wanted and budget in (None, pixels):
+            if stated == wanted and budget in (None, pixels):
                 return number.value
         return None
 
@@ -313,7 +313,7 @@ def line_over_seeds(line: TableLine, seeds: int, which: str) -> TableLine:
     return line.model_copy(update={"variant": f"{seeds} seeds: {which}"})
 
 
-def _place(number: PaperNumber) -> tuple[str, int | None]:
+def _variant_and_pixels(number: PaperNumber) -> tuple[str, int | None]:
     """The variant and the pixel budget of a number; no budget if it is about none."""
     few = _FEW_PIXELS.fullmatch(number.variant)
     if few:

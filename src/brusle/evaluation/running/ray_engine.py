@@ -155,8 +155,8 @@ class _Crew:
         if self._workers is None:
             self._cores = int(self._ray.cluster_resources().get("CPU", 1))
         # machines may come and go; one task more than cores waits where it will be done
-        places = self._workers or 1 + self._cores
-        while len(self._busy) < places and self._trouble is None:
+        most = self._workers or 1 + self._cores
+        while len(self._busy) < most and self._trouble is None:
             task = self._again.popleft() if self._again else self._next(shards)
             if task is None:
                 break

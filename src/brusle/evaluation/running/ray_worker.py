@@ -52,13 +52,13 @@ def work(order: Order, shard: Shard) -> Iterator[list[Row]]:
 
 
 def _fill(
-    put: Callable[[list[Row] | BaseException | None], None], victim: Victim, shard: Shard
+    deliver: Callable[[list[Row] | BaseException | None], None], victim: Victim, shard: Shard
 ) -> None:
     try:
-        attack(victim, shard, put)
+        attack(victim, shard, deliver)
     except BaseException as error:
-        put(error)
-    put(None)
+        deliver(error)
+    deliver(None)
 
 
 def open_once(order: Order) -> Victim:

@@ -51,7 +51,7 @@ class StartingImages:
         present = sorted(set(self._pool.labels.tolist()))
         numbers = rng.bits(stream, 0, _CLASS, 1)[:, 0].tolist()
         others = ([c for c in present if c != label] for label in labels.tolist())
-        return [some[n % len(some)] for some, n in zip(others, numbers, strict=True)]
+        return [mine[n % len(mine)] for mine, n in zip(others, numbers, strict=True)]
 
     def _images_of(self, wanted: int) -> Tensor:
         """Images of the class that the victim classifies correctly."""
