@@ -138,7 +138,7 @@ def test_a_part_of_a_description_that_was_edited(
         described[name] = json.loads(DAMAGES[damage])
     tamper(folder, "settings", "id = 1", description=json.dumps(described))
     refused = check_all(folder, tmp_path)
-    fine = (name, damage) in {("attack", "text"), ("options", "object"), ("options", "none")}
+    fine = (name, damage) in {("attack", "text"), ("kind", "text"), ("options", "object")}
     assert (refused > 0) is not fine
 
 

@@ -17,7 +17,7 @@ from brusle.evaluation.record import Row, Setting
 from brusle.goals import LOSSES, Goal, Output
 from brusle.oracle import COLUMNS, Traits
 from brusle.text import brief
-from brusle.verify import STABLE_DRAWS
+from brusle.verify import draws_of, reaches
 
 _CLEAN = ("success", "failed", "unverified")  # statuses of images that were classified correctly
 _FAULTY = ("error", "unverified")
@@ -48,7 +48,7 @@ class RowAudit:
     def _of_aim(self, row: Row) -> Iterator[str]:
         if (row.target is None) != (self.setting.goal == "untargeted"):
             yield f"its target is {row.target}, and its goal {self.setting.goal}"
-        if row.status == "success" and not reaches(row, row.final_label):
+        if row.status == "success" and not reaches(row.final_label, row.label, row.target):
             yield f"a success whose final label is {row.final_label}"
 
     def _of_status(self, row: Row) -> Iterator[str]:
@@ -89,8 +89,9 @@ class RowAudit:
             yield f"{row.backward} gradients in {row.queries} queries"
         if row.status != "error" and row.clean != self.setting.eot:
             yield f"{row.clean} answers to the clean image, and {self.setting.eot} are asked for"
-        draws = STABLE_DRAWS if self.traits.randomised else 1
-        wanted = {"success": draws, "failed": 0}.get(row.status, row.verify)
+        wanted = {"success": draws_of(self.traits.randomised), "failed": 0}.get(
+            row.status, row.verify
+        )
         if row.verify != wanted:
             yield f"{row.verify} answers to verify it, and {wanted} are asked for"
 
@@ -119,11 +120,6 @@ class RowAudit:
             goal = Goal(target is not None, loss, self.output)
             known.append(float(goal.losses(scores[None], label, target)[0]))
         return any(math.isclose(row.loss, one, rel_tol=1e-4, abs_tol=1e-6) for one in known)
-
-
-def reaches(row: Row, label: int) -> bool:
-    """Whether an answer of ``label`` is the row's goal."""
-    return label != row.label if row.target is None else label == row.target
 
 
 def setting_faults(key: str, setting: Setting) -> Iterator[str]:

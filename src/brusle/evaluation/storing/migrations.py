@@ -68,7 +68,10 @@ def _from_3(connection: sqlite3.Connection) -> None:
 
 
 def _about_from_3(facts: Mapping[str, Any]) -> dict[str, Any]:
-    now = {"traits" if name == "like" else name: value for name, value in facts.items()}
+    if facts.keys() <= {"format"}:  # nothing has begun
+        return {"format": "brusle-results-4"}
+    now: dict[str, Any] = {"defences": [], "traits": {}, "notes": [], "warnings": {}}
+    now |= {"traits" if name == "like" else name: value for name, value in facts.items()}
     if isinstance(victim := facts.get("victim"), str):
         now["victim"], *now["defences"] = victim.split(" + ")
     return now | {"format": "brusle-results-4"}

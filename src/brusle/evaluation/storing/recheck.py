@@ -25,14 +25,13 @@ from brusle.data import Data
 from brusle.data.fit import check_fit
 from brusle.errors import BrusleError, DataError, InputError
 from brusle.evaluation.record import Row, Setting, StoredTraits
-from brusle.evaluation.storing.audit import RowAudit, reaches, setting_faults
+from brusle.evaluation.storing.audit import RowAudit, setting_faults
 from brusle.evaluation.storing.rows import rebuild
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import ExaminedRow
 from brusle.names import require_harmless
 from brusle.oracle import Answers, Oracle, Victim, traits
-from brusle.problems import changed_pixels
-from brusle.verify import png_round_trip
+from brusle.verify import image_fault, missed_goal, reaches, saved_as_png
 from brusle.victims import default_batch_size, timed
 from brusle.victims.fingerprints import fingerprint
 
@@ -233,16 +232,15 @@ class _Batch:
 
     def _rebuilt(self, row: Row, reasons: list[str]) -> Tensor | None:
         """The final image; None, and a reason more, if there cannot be one."""
-        budget = self._setting.pixels
         try:
             original = self._run.originals.take([row.image])[0]
             image = rebuild(row, original)
         except BrusleError as error:
             reasons.append(str(error))
             return None
-        changed = int(changed_pixels(image[None], original[None]))
-        if row.status == "success" and changed > budget:
-            reasons.append(f"{changed} pixels differ from the original, {budget} are allowed")
+        fault = image_fault(original, image, self._setting.pixels)
+        if row.status == "success" and fault:
+            reasons.append(fault)
             return None
         return image
 
@@ -251,7 +249,7 @@ class _Batch:
         if not images:
             return {}
         pictures = torch.stack(list(images.values()))
-        saved = torch.from_numpy(png_round_trip(pictures.numpy()))
+        saved = saved_as_png(pictures)
         rows = [row for at in images if (row := self._found[at].row) is not None]
         streams = rng.streams(
             self._setting.seed, torch.tensor([row.problem for row in rows]), _FRESH
@@ -267,8 +265,8 @@ class _Batch:
                 reasons[at].append(answers.errors[place])
                 continue
             label = int(_scores(answers, place).argmax())
-            if not reaches(row, label):
-                missed[at] = f"after an 8-bit PNG round trip the victim says class {label}"
+            if not reaches(label, row.label, row.target):
+                missed[at] = missed_goal(label)
             elif not self._audit.traits.randomised and place not in stored.errors:
                 reasons[at] += _other_answer(row, _scores(stored, place))
         return missed

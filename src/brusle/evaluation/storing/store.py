@@ -399,10 +399,13 @@ def _about(connection: sqlite3.Connection) -> About | None:
             raise Damaged(f"what it says about {name!r} cannot be read ({error})") from error
     whole = ", ".join(f"{json.dumps(name)}: {text}" for name, text in facts.items())
     try:
-        return About.model_validate_json(f"{{{whole}}}", strict=True)
+        about = About.model_validate_json(f"{{{whole}}}", strict=True)
     except ValidationError as error:
         fact = error.errors()[0]["loc"][0]
         raise Damaged(f"what it says about {fact!r} cannot be read ({_reason(error)})") from error
+    if missing := sorted(About.model_fields.keys() - facts.keys()):
+        raise Damaged(f"it says nothing about {missing[0]!r}")
+    return about
 
 
 def _settings(connection: sqlite3.Connection) -> dict[str, Setting]:
@@ -423,6 +426,8 @@ def _setting(number: int, text: str) -> Setting:
         ) from error
     if "number" in setting.model_fields_set:
         raise Damaged(f"setting {number} has a number in its description")
+    if missing := sorted(Setting.model_fields.keys() - setting.model_fields_set - {"number"}):
+        raise Damaged(f"the description of setting {number} says nothing about {missing[0]!r}")
     return setting.model_copy(update={"number": number})
 
 
