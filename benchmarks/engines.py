@@ -16,7 +16,8 @@ from pathlib import Path
 
 import brusle
 from brusle.attacks import BruSLe
-from brusle.evaluation.storing.store import Row, Store
+from brusle.evaluation.record import Row
+from brusle.evaluation.storing.store import Store
 
 IMAGES, TARGETS, ROWS = 200, 3, 20_000
 AT_ONCE = 16  # rows that an attack settles together
@@ -43,7 +44,7 @@ def rows_per_second(folder: Path, row: Row) -> float:
     with Store.write(folder) as store:
         began = time.monotonic()
         for start in range(0, ROWS, AT_ONCE):
-            store.add(1, [replace(row, problem=i) for i in range(start, start + AT_ONCE)])
+            store.add_rows(1, [replace(row, problem=i) for i in range(start, start + AT_ONCE)])
         return ROWS / (time.monotonic() - began)
 
 

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from brusle.evaluation.storing.store import Row, Store
+from brusle.evaluation.record import Row
+from brusle.evaluation.storing.store import Store
 
 
 def stored(folder: Path) -> dict[tuple[int, int], Row]:

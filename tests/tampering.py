@@ -4,7 +4,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from brusle.evaluation.storing.store import FILE, checksum
+from brusle.evaluation.storing.schema import checksum
+from brusle.evaluation.storing.store import FILE
 
 
 def tamper(folder: Path, table: str, where: str = "TRUE", sums: bool = True, **changes: Any) -> int:

@@ -25,7 +25,8 @@ from brusle import rng
 from brusle.attacks import BruSLe, Ensemble, Minimal, Pointwise, Restarts
 from brusle.defences import make as defend
 from brusle.errors import InputError, VictimError, VictimUnavailable
-from brusle.evaluation.storing.store import Row, Store
+from brusle.evaluation.record import Row
+from brusle.evaluation.storing.store import Store
 from brusle.oracle import Oracle
 from brusle.problems import Problems
 from brusle.session import run
@@ -516,8 +517,8 @@ def fail(folder: Path, problem: int, status: str, error: str) -> None:
         bad = replace(old, status="error", error="first")
         with store._guard():
             store._connection.execute("DELETE FROM rows WHERE problem = ?", (problem,))
-        store.add(1, [bad])
-        store.add(1, [replace(bad, status=status, error=error)])  # takes its place
+        store.add_rows(1, [bad])
+        store.add_rows(1, [replace(bad, status=status, error=error)])  # takes its place
 
 
 def test_stored_errors_are_run_again(tmp_path) -> None:

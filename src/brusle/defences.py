@@ -25,7 +25,7 @@ from brusle.names import hint, plain_value, plugin_risk, plugins
 from brusle.scores import Gives, Output
 from brusle.trouble import Patience
 from brusle.victim import Victim, call_victim, traits
-from brusle.victims.wrappers import named
+from brusle.victims.wrappers import Asked
 
 
 @dataclass(frozen=True)
@@ -251,6 +251,19 @@ class LabelOnly(Defence):
         return F.one_hot(scores.argmax(1), scores.shape[1]).to(scores.dtype)
 
 
+@dataclass(frozen=True)
+class PluginDefence(Asked):
+    """What a plugin has made, called as it was asked for.
+
+    Attributes:
+        behind: the victim that it was put before.
+        label: the defence as `make` takes it.
+    """
+
+    behind: Victim
+    label: str
+
+
 DEFENCES: dict[str, type[Defence]] = {
     "rnd": RandomNoise,
     "median": MedianFilter,
@@ -286,8 +299,10 @@ def make(spec: str, victim: Victim) -> Victim:
         raise InputError(f"defence {spec!r} has too many or too few values ({error})") from error
     except Exception as error:
         raise VictimError(f"defence {spec!r} failed: {first_line(error)}") from error
-    # by this name the run of a defended victim finds its defences again
-    return defended if name in DEFENCES else named(defended, f"{victim.name} + {spec}")
+    if name in DEFENCES:
+        return defended
+    name, patience = f"{victim.name} + {spec}", traits(defended).patience
+    return PluginDefence(defended, name, patience, victim, spec)
 
 
 def risk(spec: str) -> str:
@@ -301,6 +316,17 @@ def defend(victim: Victim, specs: Sequence[str]) -> Victim:
     for spec in specs:
         victim = make(spec, victim)
     return victim
+
+
+def taken_apart(victim: Victim) -> tuple[Victim, tuple[str, ...]]:
+    """The victim behind its defences, and these as `make` takes them, the innermost first."""
+    if isinstance(victim, Defence | PluginDefence):
+        inner = victim.victim if isinstance(victim, Defence) else victim.behind
+        behind, labels = taken_apart(inner)
+        return behind, (*labels, victim.label)
+    if isinstance(victim, Asked) and victim.name == victim.victim.name:  # a time limit, no name
+        return taken_apart(victim.victim)
+    return victim, ()
 
 
 def known_defences() -> dict[str, str]:

@@ -16,7 +16,6 @@ from typing import Any
 
 from brusle.errors import InputError
 
-DEFAULT_ATTACKS = ("brusle", "pixel-bandit")  # of an evaluation: the paper's, and the best
 _DIGITS = 18  # of a number that fits 64 bits
 _WORDS: dict[str, Any] = {"true": True, "on": True, "false": False, "off": False, "none": None}
 

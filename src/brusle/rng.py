@@ -17,6 +17,7 @@ from torch import Tensor
 _GAMMA = 0x9E3779B97F4A7C15 - (1 << 64)  # the golden ratio, as a signed 64-bit integer
 _MULTIPLY = (0xBF58476D1CE4E5B9 - (1 << 64), 0x94D049BB133111EB - (1 << 64))
 _SHIFT = (30, 27, 31)
+_PURPOSES = 64  # numbers of one step for so many purposes lie beside each other
 
 
 @unique
@@ -26,18 +27,19 @@ class Purpose(IntEnum):
     An attack that lives elsewhere makes its own with `purpose`.
     """
 
+    # pairs of images and targets; with these numbers, they are the ones that 0.1 chose
+    IMAGE_ORDER = 1
+    TARGET_ORDER = 2
+    CLASS_ORDER = 3
+    # starting images out of the data
+    START_ORDER = auto()  # which images of a class are asked first
+    START_CLASS = auto()
+    START_IMAGE = auto()
     # the loop
     VICTIM_NOISE = auto()  # keys of a randomised victim
     START_NOISE = auto()  # images of noise to start from
     KEPT_EDITS = auto()  # which pixels a smaller budget begins with
     PALETTE = auto()  # synthetic colour images
-    # evaluations
-    IMAGE_ORDER = auto()
-    TARGET_ORDER = auto()
-    CLASS_ORDER = auto()
-    START_ORDER = auto()  # which images of a class are asked first
-    START_CLASS = auto()
-    START_IMAGE = auto()
     # attacks
     BRUSLE_INITIAL = auto()
     BRUSLE_COLOUR = auto()
@@ -127,8 +129,8 @@ def bits(stream: Tensor, step: Tensor | int, purpose: int, count: int) -> Tensor
         purpose: a `Purpose`, or one from `purpose`: tells apart several draws of one step.
         count: how many numbers per problem.
     """
-    key = mix(stream + _signed(purpose * _GAMMA))
-    key = mix(key + torch.as_tensor(step, device=stream.device) * _GAMMA)
+    place = torch.as_tensor(step, device=stream.device) * _PURPOSES + purpose
+    key = mix(stream + place * _GAMMA)
     # each 64-bit word is cut into two numbers; torch cannot cut one word of no problem at all
     words = max(2, (count + 1) // 2)
     counter = torch.arange(1, words + 1, device=stream.device) * _GAMMA

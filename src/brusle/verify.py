@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from brusle.oracle import Oracle
+from brusle.oracle import Answers, Oracle
 from brusle.problems import Problems
 from brusle.victim import traits
 
@@ -76,36 +76,26 @@ def verify(
     """
     verdict = Verdict()
     for row in rows:
-        original, image = problems.images[row].numpy(), images[row].numpy()
-        changed = int((original != image).any(axis=0).sum())
-        if changed > pixels:
-            verdict.refused[row] = (
-                f"{changed} pixels differ from the original, {pixels} are allowed"
-            )
-        elif not (image.min() >= 0 and image.max() <= 1):
-            verdict.refused[row] = f"values from {image.min():g} to {image.max():g} leave [0, 1]"
+        fault = image_fault(problems.images[row], images[row], pixels)
+        if fault:
+            verdict.refused[row] = fault
     good = [row for row in rows if row not in verdict.refused]
     if not good:
         return verdict
-    saved = torch.from_numpy(png_round_trip(images[good].numpy()))
     randomised = traits(oracle.victim).randomised
-    draws = STABLE_DRAWS if randomised else 1
+    draws = draws_of(randomised)
     hits = np.zeros(len(good), dtype=np.int64)
-    with oracle.whole(torch.tensor(good), "verify"):
-        rounds = [oracle.ask_once(torch.tensor(good), saved, "verify") for _ in range(draws)]
-        for answers in rounds:
-            answers.require_one()
+    rounds = _ask(oracle, good, saved_as_png(images[good]), draws)
     for answers in rounds:
         labels = answers.values.float().cpu().numpy().argmax(axis=1)
         for at, row in enumerate(good):
+            label = int(labels[at])
             if at in answers.errors:
                 verdict.unanswered[row] = answers.errors[at]
             else:
-                hits[at] += _holds(problems, row, int(labels[at]))
+                hits[at] += _holds(problems, row, label)
             if not randomised and at not in answers.errors and not hits[at]:
-                verdict.refused[row] = (
-                    f"after an 8-bit PNG round trip the victim says class {labels[at]}"
-                )
+                verdict.refused[row] = missed_goal(label)
     counted = zip(good, hits, strict=True)
     verdict.stable = [
         row
@@ -115,7 +105,46 @@ def verify(
     return verdict
 
 
-def _holds(problems: Problems, row: int, label: int) -> bool:
-    if problems.targets is None:
-        return label != int(problems.labels[row])
-    return label == int(problems.targets[row])
+def image_fault(original: Tensor, image: Tensor, pixels: int) -> str:
+    """Why a ``(c, h, w)`` image cannot be a success within ``pixels``; empty if it can."""
+    before, after = original.numpy(), image.numpy()
+    changed = int((before != after).any(axis=0).sum())
+    if changed > pixels:
+        return f"{changed} pixels differ from the original, {pixels} are allowed"
+    if not (after.min() >= 0 and after.max() <= 1):
+        return f"values from {after.min():g} to {after.max():g} leave [0, 1]"
+    return ""
+
+
+def saved_as_png(images: Tensor) -> Tensor:
+    """``(n, c, h, w)`` images as they are after an 8-bit PNG round trip."""
+    return torch.from_numpy(png_round_trip(images.numpy()))
+
+
+def draws_of(randomised: bool) -> int:
+    """How often a victim is asked to verify one image."""
+    return STABLE_DRAWS if randomised else 1
+
+
+def reaches(answer: int, label: int, target: int | None) -> bool:
+    """Whether a victim that answers with this class has reached the goal of a problem."""
+    return answer != label if target is None else answer == target
+
+
+def missed_goal(answer: int) -> str:
+    """What is said of an image that does not reach its goal."""
+    return f"after an 8-bit PNG round trip the victim says class {answer}"
+
+
+def _ask(oracle: Oracle, rows: list[int], images: Tensor, draws: int) -> list[Answers]:
+    which = torch.tensor(rows)
+    with oracle.whole(which, "verify"):
+        rounds = [oracle.ask_once(which, images, "verify") for _ in range(draws)]
+        for answers in rounds:
+            answers.require_one()
+    return rounds
+
+
+def _holds(problems: Problems, row: int, answer: int) -> bool:
+    target = None if problems.targets is None else int(problems.targets[row])
+    return reaches(answer, int(problems.labels[row]), target)

@@ -12,8 +12,8 @@ from entry import run
 from torch import nn
 
 from brusle.evaluation import Run
-from brusle.evaluation.running.provenance import fingerprint
 from brusle.victims import wrap
+from brusle.victims.fingerprints import fingerprint
 
 MODULE = """
 import torch

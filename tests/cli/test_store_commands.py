@@ -16,6 +16,7 @@ import brusle
 from brusle.attacks import BruSLe, SparseRS
 from brusle.cli.status import look
 from brusle.data import load, read_image
+from brusle.evaluation.record import Setting
 from brusle.evaluation.statistics.rates import Rate
 from brusle.evaluation.storing.locking import is_written
 from brusle.evaluation.storing.store import Store
@@ -77,13 +78,11 @@ def test_status_table_fits_80_columns(small) -> None:
 def test_status_table_fits_with_large_numbers(tmp_path) -> None:
     about = {"pixels": 1000, "queries": 100_000, "seed": 3, "problems": 10_000, "needs": "scores"}
     with Store.write(tmp_path) as store:
-        store.setting(
-            "a", {"attack": "minimal BruSLe x 12", "goal": "untargeted", "eot": 1} | about
-        )
-        store.setting("b", {"attack": "Standard", "goal": "targeted", "eot": 20} | about)
-        store.setting(
-            "c", {"attack": "Standard", "goal": "targeted", "eot": 1} | about | {"seed": 4}
-        )
+        one = Setting(attack="minimal BruSLe x 12", kind="Minimal", goal="untargeted", **about)
+        other = Setting(attack="Standard", kind="Ensemble", goal="targeted", eot=20, **about)
+        last = other.model_copy(update={"eot": 1, "seed": 4})
+        for setting in (one, other, last):
+            store.add_setting(setting)
     answer = run("status", str(tmp_path))
     assert answer.returncode == 0, answer.stderr
     assert max(map(len, answer.stdout.splitlines())) <= 80
@@ -170,7 +169,7 @@ def test_verify_holds_until_a_row_is_changed(copy) -> None:
     assert answer.returncode == 3, answer.stderr
     said = json.loads(answer.stdout)
     assert (said["checked"], said["held"]) == (len(rows), len(rows) - 1)
-    assert [doubt["image"] for doubt in said["doubts"]] == [rows[1].image]
+    assert [mismatch["image"] for mismatch in said["mismatches"]] == [rows[1].image]
     answer = run("verify", str(copy))
     assert f"BruSLe untargeted, 20 px: {rows[1].image}: after an 8-bit PNG" in answer.stdout
 

@@ -18,8 +18,9 @@ from brusle.defences import RandomNoise
 from brusle.errors import DataError, InputError
 from brusle.evaluation.storing.export import export_images, export_npz, export_rows, stored_rows
 from brusle.evaluation.storing.recheck import recheck
+from brusle.evaluation.storing.rows import pack_edits
 from brusle.evaluation.storing.runs import Run
-from brusle.evaluation.storing.store import FILE, Store, pack_edits
+from brusle.evaluation.storing.store import FILE, Store
 
 SHAPE = (3, 8, 10)  # not square: rows and columns cannot be mistaken for each other
 MODEL = integer_model(SHAPE, 4)
@@ -162,7 +163,7 @@ def test_every_success_of_a_sound_run_holds(run) -> None:
     model = integer_model(SHAPE, 4)
     found = recheck(run.folder, model.victim(), DATA, batch_size=5)
     assert found.checked == sum(int(result.success.sum()) for result in run.results) > 10
-    assert (found.held, found.doubts, found.failed) == (found.checked, (), False)
+    assert (found.held, found.mismatches, found.failed) == (found.checked, (), False)
     assert model.seen == found.checked  # every success is asked for once
 
 
@@ -177,9 +178,9 @@ def test_a_changed_edit_is_found_in_exactly_that_row(folder, setting) -> None:
     change(folder, "edits", undone, f"problem = {row.problem} AND setting = {setting}")
     found = recheck(folder, MODEL.victim(), DATA)
     assert found.failed and found.held == found.checked - 1
-    (doubt,) = found.doubts
-    assert (doubt.setting, doubt.image, doubt.target) == (setting, row.image, row.target)
-    assert doubt.reason == f"after an 8-bit PNG round trip the victim says class {row.label}"
+    (mismatch,) = found.mismatches
+    assert (mismatch.setting, mismatch.image, mismatch.target) == (setting, row.image, row.target)
+    assert mismatch.reason == f"after an 8-bit PNG round trip the victim says class {row.label}"
 
 
 @pytest.mark.parametrize(
@@ -208,8 +209,8 @@ def test_other_changes_are_found_too(folder, column, reason) -> None:
     tamper(folder, "rows", f"problem = {row.problem} AND setting = 1", **changes[column])
     found = recheck(folder, MODEL.victim(), DATA)
     assert found.failed
-    (doubt,) = found.doubts
-    assert reason in doubt.reason
+    (mismatch,) = found.mismatches
+    assert reason in mismatch.reason
 
 
 def test_another_model_is_refused_if_its_weights_tell(tmp_path) -> None:
@@ -235,7 +236,7 @@ def test_a_randomised_victim_may_miss_but_not_lie(tmp_path) -> None:
     found = recheck(tmp_path, victim, DATA)
     assert found.randomised and not found.failed
     assert 0 < found.held < found.checked  # strong noise: first hits are not stable
-    assert all(doubt.chance for doubt in found.doubts)
+    assert all(mismatch.chance for mismatch in found.mismatches)
     assert recheck(tmp_path, victim, DATA, batch_size=2) == found
     row = first_success(tmp_path)
     change(tmp_path, "label", (row.label + 1) % 4, f"problem = {row.problem}")

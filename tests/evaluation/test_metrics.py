@@ -7,7 +7,7 @@ from models import integer_model, own_labels, random_images
 from brusle.attacks import BruSLe
 from brusle.evaluation.statistics.rates import Rate
 from brusle.evaluation.statistics.summaries import Summary
-from brusle.evaluation.storing.store import rows_of
+from brusle.evaluation.storing.rows import rows_of
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import random
 import pytest
 
 from brusle.errors import InputError
+from brusle.evaluation.record import Row
 from brusle.evaluation.statistics.rates import Rate
 from brusle.evaluation.statistics.summaries import (
     Cost,
@@ -21,7 +22,6 @@ from brusle.evaluation.statistics.summaries import (
     success_grid,
     success_rate,
 )
-from brusle.evaluation.storing.store import Row
 
 
 def row(

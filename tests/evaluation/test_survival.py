@@ -24,13 +24,15 @@ import brusle
 from brusle.attacks import PGD0, BruSLe
 from brusle.data import Dataset
 from brusle.errors import DataError, InputError, VictimError
-from brusle.evaluation.storing.store import FILE, Store, pack_edits, unpack_edits
+from brusle.evaluation.storing.rows import pack_edits, unpack_edits
+from brusle.evaluation.storing.store import FILE, Store
 from brusle.victims import wrap
 
 sys.path.insert(0, str(Path(__file__).parent))
 import survivor
 from stored import stored
 from survivor import lines, owners
+from tampering import tamper
 
 
 @pytest.mark.slow
@@ -137,7 +139,7 @@ def test_a_full_disk_keeps_what_was_stored(tmp_path) -> None:
         store._connection.execute(f"PRAGMA max_page_count = {pages}")  # SQLite's own full disk
         rows = [replace(row, problem=i, error="x" * 9000) for i, row in enumerate(before.values())]
         with pytest.raises(DataError, match="the disk is full; what was stored before is safe"):
-            store.add(number, rows)
+            store.add_rows(number, rows)
     assert stored(tmp_path / "run") == before
 
 
@@ -292,14 +294,14 @@ def test_a_result_is_stored_once(tmp_path) -> None:
     with Store.write(tmp_path / "run") as store:
         rows = store.rows(1)
         with pytest.raises(DataError, match="stored twice"):
-            store.add(1, rows[:1])
+            store.add_rows(1, rows[:1])
         assert store.rows(1) == rows
 
 
 def test_another_format_is_refused(tmp_path) -> None:
-    with Store.write(tmp_path) as store:
-        store.note({"format": "brusle-results-9"})
-    with pytest.raises(DataError, match="format brusle-results-9, not brusle-results-3"):
+    Store.write(tmp_path).close()
+    tamper(tmp_path, "about", value='"brusle-results-9"')
+    with pytest.raises(DataError, match="format brusle-results-9, not brusle-results-4"):
         Store.read(tmp_path)
     assert sqlite3.connect(tmp_path / FILE).execute("SELECT COUNT(*) FROM rows").fetchone() == (0,)
 

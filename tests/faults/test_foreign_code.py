@@ -18,9 +18,9 @@ from torch import nn
 import brusle
 from brusle import data, defences, victims
 from brusle.data import Framing, save_image
-from brusle.evaluation.storing.about import likeness, traits_of
+from brusle.evaluation import Manifest, choose
+from brusle.evaluation.record import StoredTraits
 from brusle.evaluation.storing.locking import LOCK
-from brusle.evaluation.storing.manifest import Manifest, choose
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import FILE, Store
 from brusle.victim import traits
@@ -228,8 +228,8 @@ def test_photographs_are_framed_without_the_victim(tmp_path, trace) -> None:
     framing = Framing(20, (12, 16), "bicubic")
     options = {"shape": (3, 12, 16), "classes": ["cat", "dog"]}
     victim = replace(wrap(module, output="logits", **options), framing=framing)
-    assert traits_of(likeness(victim)) == replace(
-        traits(victim), differentiable=False, classes=["cat", "dog"]
+    assert StoredTraits.of(victim).traits() == replace(
+        traits(victim), differentiable=False, classes=("cat", "dog")
     )
     place = f"folder:{photographs}"
     done = brusle.evaluate(

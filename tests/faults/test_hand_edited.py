@@ -45,9 +45,10 @@ FACTS = (
     "format",
     "brusle",
     "victim",
+    "defences",
     "weights",
     "data",
-    "like",
+    "traits",
     "shape",
     "classes",
     "randomised",
@@ -100,9 +101,8 @@ def check_all(folder, tmp_path) -> int:
 @pytest.mark.parametrize("name", FACTS)
 def test_a_fact_that_was_edited(name, damage, folder, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    if name in ("unknown", "warnings"):
-        with Store.write(folder) as store:
-            store.note({name: {}})
+    if name == "unknown":
+        tamper(folder, "about", "key = 'warnings'", key=name)
     tamper(folder, "about", f"key = '{name}'", value=DAMAGES[damage])
     refused = check_all(folder, tmp_path)
     if damage in ("cut", "empty", "no JSON", "deep", "half a character"):
@@ -126,20 +126,19 @@ def test_a_description_that_was_edited(damage, folder, tmp_path, monkeypatch) ->
 @pytest.mark.parametrize("damage", ["none", "null", "text", "list", "object", "large numbers"])
 @pytest.mark.parametrize(
     "name",
-    ["attack", "goal", "pixels", "queries", "seed", "eot", "needs", "problems", "options"],
+    ["attack", "kind", "goal", "pixels", "queries", "seed", "eot", "needs", "problems", "options"],
 )
 def test_a_part_of_a_description_that_was_edited(
     name, damage, folder, tmp_path, monkeypatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with Store.read(folder) as store:
-        described = vars(store.settings()[0]).copy()
-    del described["number"], described[name]
+        described = store.settings()[0].model_dump(exclude={"number", name})
     if damage != "none":
         described[name] = json.loads(DAMAGES[damage])
     tamper(folder, "settings", "id = 1", description=json.dumps(described))
     refused = check_all(folder, tmp_path)
-    fine = (name, damage) in {("attack", "text"), ("options", "object"), ("options", "none")}
+    fine = (name, damage) in {("attack", "text"), ("kind", "text"), ("options", "object")}
     assert (refused > 0) is not fine
 
 
@@ -147,10 +146,8 @@ def test_a_part_of_a_description_that_was_edited(
 def test_a_description_with_a_strange_key(strange, folder, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     with Store.read(folder) as store:
-        described = vars(store.settings()[0]).copy()
-    described |= {"number": 1} if strange == "number" else {strange: 1}
-    if strange != "number":
-        del described["number"]
+        described = store.settings()[0].model_dump(exclude={"number"})
+    described[strange] = 1
     tamper(folder, "settings", "id = 1", description=json.dumps(described))
     assert check_all(folder, tmp_path) == len(COMMANDS)
 
@@ -173,14 +170,15 @@ def test_rows_are_written_from_other_threads(folder) -> None:
         first = store.rows(1)[0]
         more = [replace(first, problem=i, image=f"{i}") for i in range(40)]
         with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda row: store.add(1, [row]), more))
-            threads = [threading.Thread(target=store.note, args=({"x": i},)) for i in range(4)]
+            list(pool.map(lambda row: store.add_rows(1, [row]), more))
+            abouts = [store.about().model_copy(update={"data": str(i)}) for i in range(4)]
+            threads = [threading.Thread(target=store.write_about, args=(one,)) for one in abouts]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
         assert {row.problem for row in more} <= {row.problem for row in store.rows(1)}
-        assert store.about()["x"] in range(4)
+        assert store.about() in abouts
 
 
 def test_a_damaged_store_is_let_go_of(folder) -> None:

@@ -10,8 +10,8 @@ import pytest
 from mortal import asked, calls
 from stored import stored
 
+from brusle.evaluation.record import Row
 from brusle.evaluation.storing.pending import EVERY, FILE
-from brusle.evaluation.storing.store import Row
 
 pytestmark = pytest.mark.slow
 

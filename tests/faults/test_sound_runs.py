@@ -44,7 +44,7 @@ def labelled(victim, levels: bool = True):
 def check(folder: Path, victim, data, runs, goal=("untargeted", "targeted"), **options) -> None:
     run = brusle.evaluate(victim, data, runs, goal, folder, on_warning=lambda _: None, **options)
     found = recheck(folder, victim, data)
-    assert found.doubts == () and found.rows == sum(1 for _ in run.rows()) == found.sound
+    assert found.mismatches == () and found.rows == sum(1 for _ in run.rows()) == found.sound
 
 
 @pytest.mark.parametrize("output", ["logits", "probabilities"])
@@ -106,7 +106,7 @@ def test_rows_with_errors_hold(tmp_path) -> None:
         victim, (images, labels), [attacks.BruSLe(2, 40)], out=tmp_path, on_warning=lambda _: None
     )
     found = recheck(tmp_path, wrap(model.function, output="logits", shape=SHAPE), (images, labels))
-    assert found.doubts == () and found.rows > found.checked
+    assert found.mismatches == () and found.rows > found.checked
 
 
 def test_a_loss_that_is_zero_from_below_holds(tmp_path) -> None:

@@ -1,11 +1,12 @@
 """Run folders made by hand: every number in them is known."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from brusle.evaluation.record import About, Row, Setting
 from brusle.evaluation.storing.runs import Run
-from brusle.evaluation.storing.store import Row, Store
+from brusle.evaluation.storing.store import Store
 
 SESSION = {
     "began": "2026-01-02T03:04:05Z",
@@ -55,15 +56,16 @@ def rows_of(wins: Sequence[int], failures: int, limit: int = 100) -> list[Row]:
     return done + [row(len(done) + i, "failed", limit) for i in range(failures)]
 
 
-def setting(attack: str = "BruSLe", **more: Any) -> dict[str, Any]:
-    usual = {"goal": "untargeted", "pixels": 5, "queries": 100, "seed": 0, "eot": 1}
-    return {"attack": attack, **usual, "needs": "scores", **more}
+def setting(attack: str = "BruSLe", **more: Any) -> Setting:
+    usual = {"goal": "untargeted", "pixels": 5, "queries": 100, "needs": "scores"}
+    return Setting(**{"attack": attack, "kind": attack, **usual, **more})
 
 
-def minimal(attack: str = "minimal BruSLe", pixels: int = 8, **more: Any) -> dict[str, Any]:
-    """A search for the fewest pixels, as its options say."""
-    options = {"attack": {"pixels": pixels, "queries": 20}, "total": 100}
-    return setting(attack, pixels=pixels, options=options, **more)
+def minimal(attack: str = "minimal BruSLe", pixels: int = 8, **more: Any) -> Setting:
+    """A search for the fewest pixels, as its kind says."""
+    inner = {"kind": attack.split(" ")[1], "pixels": pixels, "queries": 20, "options": {}}
+    options = {"attack": inner, "total": 100}
+    return setting(attack, kind="Minimal", pixels=pixels, options=options, **more)
 
 
 def needing(pixels: Sequence[int], failures: int) -> list[Row]:
@@ -74,15 +76,16 @@ def needing(pixels: Sequence[int], failures: int) -> list[Row]:
 
 def make_run(
     folder: Path,
-    parts: Sequence[tuple[Mapping[str, Any], Sequence[Row]]],
+    parts: Sequence[tuple[Setting, Sequence[Row]]],
     originals: Any = None,
     **about: Any,
 ) -> Run:
     """A run folder with these settings and rows; ``problems`` of a setting is as many as rows."""
     with Store.write(folder) as store:
-        store.note(ABOUT | about)
-        for at, (description, rows) in enumerate(parts):
-            record = store.setting(str(at), {"problems": len(rows)} | dict(description))
-            store.add(record.number, rows)
-            store.know([(r.image, r.label, r.image) for r in rows])
+        store.write_about(About(**ABOUT | about))
+        for made, rows in parts:
+            problems = made.problems or len(rows)
+            known = store.add_setting(made.model_copy(update={"problems": problems}))
+            store.add_rows(known.number, rows)
+            store.add_images({r.image: (r.label, r.image) for r in rows})
     return Run.open(folder, originals)

@@ -28,13 +28,13 @@ def test_one_attack_has_one_colour_and_its_budgets_other_lines(tmp_path) -> None
     assert len(lines) == 13
     looks = {}
     for line, (made, _) in zip(lines, parts, strict=True):
-        looks.setdefault(made["attack"], set()).add(to_hex(line.get_color()))
+        looks.setdefault(made.attack, set()).add(to_hex(line.get_color()))
     assert looks == {
         "BruSLe": {COLOURS[0]}, "PixelBandit": {COLOURS[1]}, "SparseRS": {COLOURS[2]},
     }  # fmt: skip
     patterns = {}
     for line, (made, _) in zip(lines, parts, strict=True):
-        place = (made["goal"], made["pixels"])
+        place = (made.goal, made.pixels)
         patterns.setdefault(place, set()).add(str(line._dash_pattern))
     assert all(len(some) == 1 for some in patterns.values())
     assert len({some for one in patterns.values() for some in one}) == 5  # a line for each budget

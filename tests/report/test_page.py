@@ -18,8 +18,9 @@ from brusle.errors import InputError
 from brusle.evaluation.statistics.rates import Rate
 from brusle.evaluation.statistics.summaries import Estimate
 from brusle.evaluation.storing.manifest import image_hash
+from brusle.evaluation.storing.rows import pack_edits
 from brusle.evaluation.storing.runs import Run
-from brusle.evaluation.storing.store import Store, pack_edits
+from brusle.evaluation.storing.store import Store
 from brusle.problems import Problems
 from brusle.report.charts import Series, forest, histogram, step_chart, ticks
 from brusle.report.comparison import compare_runs
@@ -260,9 +261,9 @@ def evil_run(folder):
     )
     with Store.write(folder) as store:
         other = setting("other " + EVIL, goal="targeted", problems=3)
-        record = store.setting(EVIL, other | {"options": {}})
+        record = store.add_setting(other)
         broken = row(5, "error", error=EVIL, image=EVIL + "2", target=1)
-        store.add(record.number, [broken, row(6, image=EVIL + "3", target=2, pixels=1)])
+        store.add_rows(record.number, [broken, row(6, image=EVIL + "3", target=2, pixels=1)])
     return Run.open(folder, run._data)
 
 

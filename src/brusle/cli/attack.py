@@ -95,11 +95,11 @@ def command(
 
     from brusle.attacks import make
     from brusle.cli import NOT_FOUND, VICTIM_FAILED
-    from brusle.cli.options import open_victim
     from brusle.data import read_image, save_image
     from brusle.data.images import fit_for, frame, open_picture
     from brusle.errors import VictimError
     from brusle.evaluation.running.display import watched
+    from brusle.evaluation.running.victim import VictimSpec
     from brusle.files import name_beside
     from brusle.names import require_ending
     from brusle.oracle import Oracle
@@ -113,7 +113,7 @@ def command(
     attack = make(spec, pixels, queries, minimal)
     if effects is not None:
         require_bandit(attack)
-    model = open_victim(victim, device, defences, timeout)
+    model = VictimSpec(victim, device, defences, timeout).open()
     known = traits(model)
     names: Sequence[str] = known.classes or ()
     aim = None if target is None else class_number(target, names)

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from brusle.evaluation.paper.reproduce import Job, Reproduction
-    from brusle.evaluation.storing.store import Record
+    from brusle.evaluation.paper.jobs import Job
+    from brusle.evaluation.paper.reproduce import Reproduction
+    from brusle.evaluation.record import Setting
     from brusle.report.reproduction import Block
     from brusle.session import Progress
 
@@ -94,8 +95,9 @@ def command(
     """
     from rich.console import Console
 
+    from brusle.evaluation.paper.jobs import jobs
     from brusle.evaluation.paper.presets import preset as find
-    from brusle.evaluation.paper.reproduce import jobs, reproduce
+    from brusle.evaluation.paper.reproduce import reproduce
 
     if only_plan:
         _print_plans(jobs(find(preset), **scale)[0], as_json)
@@ -138,7 +140,7 @@ class _Bars(ExitStack):
         """Called by `evaluate` before the first attack of a part."""
         self._display.warn(text)
 
-    def update(self, setting: Record, progress: Progress) -> None:
+    def update(self, setting: Setting, progress: Progress) -> None:
         """Called by `evaluate` after every round."""
         self._display.update(setting, progress)
 

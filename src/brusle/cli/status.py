@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from brusle.evaluation.record import Setting
     from brusle.evaluation.statistics.rates import Rate
-    from brusle.evaluation.storing.store import Record
 
 
 @click.command()
@@ -67,21 +67,20 @@ def look(folder: Path) -> dict[str, Any]:
             about, settings, counts = store.about(), store.settings(), store.counts()
             again = asdict(store.retries())
     except JustStarting:
-        writing, about, settings, counts, again = True, {}, [], {}, asdict(Retries(0, 0))
+        writing, about, settings, counts, again = True, None, [], {}, asdict(Retries(0, 0))
     lines = [_setting(setting, counts.get(setting.number, {})) for setting in settings]
-    found = {"run": str(folder), "writing": writing, "about": about, "settings": lines}
+    facts = {} if about is None else about.as_dict()
+    found = {"run": str(folder), "writing": writing, "about": facts, "settings": lines}
     return found | {"runs_again": again}
 
 
-def _setting(setting: Record, counts: Mapping[str, int]) -> dict[str, Any]:
-    from dataclasses import asdict
-
+def _setting(setting: Setting, counts: Mapping[str, int]) -> dict[str, Any]:
     from brusle.results import Status
 
     ordered = {status: counts[status] for status in get_args(Status) if status in counts}
     stored, rate = sum(counts.values()), _rate(counts)
     found = {"stored": stored, "counts": ordered, "asr": rate.as_dict()}
-    return {"name": setting.name, **asdict(setting), **found}
+    return {"name": setting.name, **setting.model_dump(), **found}
 
 
 def _rate(counts: Mapping[str, int]) -> Rate:
@@ -99,12 +98,11 @@ def _show(found: Mapping[str, Any], console: Console) -> None:
     state = "[green]a run is writing[/]" if found["writing"] else "no run is writing"
     if found["writing"] and not found["settings"]:
         state = "[green]a run is just starting[/]"
-    sessions = about.get("sessions", [{}])
-    software = sessions[-1].get("provenance", {})
-    versions = [f"{name} {software[name]}" for name in ("brusle", "python", "torch") if software]
     console.print(f"[bold]{escape(found['run'])}[/]: {state}")
-    if "victim" in about:
-        weights = f" (weights {about['weights']})" if about.get("weights") else ""
+    if about:
+        software = about["sessions"][-1]["provenance"]
+        versions = [f"{n} {software[n]}" for n in ("brusle", "python", "torch") if n in software]
+        weights = f" (weights {about['weights']})" if about["weights"] else ""
         console.print(escape(f"victim {about['victim']}{weights}; {', '.join(versions)}"))
     if found["settings"]:
         console.print(_table(found["settings"]))

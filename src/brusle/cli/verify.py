@@ -64,8 +64,8 @@ def command(
     how = " in one fresh draw of a randomised victim" if found.randomised else ""
     say(f"{found.held} of {found.checked} successes hold{how} ({found.victim})")
     say(f"{found.sound} of {found.rows} rows are as they were stored")
-    for doubt in found.doubts:
-        aim = "" if doubt.target is None else f" to {doubt.target}"
-        image = f" {doubt.image}{aim}:" if doubt.image else ""
-        say(f"  {doubt.attack}:{image} {doubt.reason}")
+    for mismatch in found.mismatches:
+        aim = "" if mismatch.target is None else f" to {mismatch.target}"
+        image = f" {mismatch.image}{aim}:" if mismatch.image else ""
+        say(f"  {mismatch.attack}:{image} {mismatch.reason}")
     return VICTIM_FAILED if found.failed else 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import torch
+
 from brusle.data import cifar10, stl10
 from brusle.data.arrays import npz
 from brusle.data.bundled import sample
@@ -12,7 +14,10 @@ from brusle.data.folders import folder, imagenet
 from brusle.data.sets import Dataset, Source
 from brusle.errors import BrusleError, DataError, InputError, first_line
 from brusle.names import Name, hint, plugin_risk, plugins
+from brusle.problems import Problems
 from brusle.victim import Traits, traits
+
+Data = str | Source | Dataset | tuple[Any, Any]  # a name, or images and labels in some form
 
 
 class _Kind(NamedTuple):
@@ -81,10 +86,8 @@ def load(name: str = "sample", limit: int | None = None, like: Any = None) -> Da
             in the order of the files.
         like: the victim that the images are for: its size, framing and class names are used.
     """
-    if limit is not None and limit < 1:
-        raise InputError(f"limit is {limit}: it must be at least 1")
     found = source(name, like)
-    return found.take(range(len(found)) if limit is None else found.order()[:limit])
+    return found.take(found.chosen(limit))
 
 
 def source(name: str, like: Any = None) -> Source:
@@ -101,6 +104,30 @@ def source(name: str, like: Any = None) -> Source:
             f"are not made for each other"
         )
     return found
+
+
+def as_source(data: Data, like: Any = None) -> Source:
+    """What a user gives as data, with its images still unread where that can be.
+
+    Args:
+        data: a name, a source, a data set, or a pair of images and labels.
+        like: as in `load`, for data that are given by name.
+    """
+    if isinstance(data, str):
+        return source(data, like)
+    if isinstance(data, Source):
+        return data
+    if not isinstance(data, Dataset):
+        images, labels = (torch.as_tensor(part) for part in data)
+        names = tuple(f"{i:05d}" for i in range(len(labels)))
+        data = Dataset("arrays", images, labels, (), names)
+    if len(set(data.names)) < len(data):
+        raise InputError(f"two images of {data.name} have the same name: give each its own")
+    # ids would be hashes of all images
+    whole = Problems.make(data.images, data.labels, ids=range(len(data)))
+    return Source(
+        data.name, whole.labels, data.classes, data.names, lambda rows: whole.images[list(rows)]
+    )
 
 
 def _from_plugin(name: Name, like: Any) -> Source:

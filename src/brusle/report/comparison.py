@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from brusle.errors import InputError
+from brusle.evaluation.record import Row, Setting
 from brusle.evaluation.statistics.rates import Rate, or_none
 from brusle.evaluation.statistics.summaries import (
     Comparison,
@@ -21,16 +22,15 @@ from brusle.evaluation.statistics.summaries import (
     success_rate,
 )
 from brusle.evaluation.storing.runs import Run
-from brusle.evaluation.storing.store import Record, Row
 from brusle.report.verdicts import Compared, Verdict, Words, verdicts_on
 
 _FACTS = {
-    "victim": "the victims differ",
+    "defended_victim": "the victims differ",
     "weights": "the weights differ",
     "data": "the data differ",
     "brusle": "the versions of brusle differ",
 }
-Pair = tuple[Record, Record]  # the setting that is compared with, and the one that is compared
+Pair = tuple[Setting, Setting]  # the setting that is compared with, and the one that is compared
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ class Line:
     problem: str = ""
 
     @property
-    def baseline(self) -> Record:
+    def baseline(self) -> Setting:
         """The setting that is compared with, without a seed if there are several."""
         return _seedless([pair[0] for pair in self.pairs])
 
     @property
-    def other(self) -> Record:
+    def other(self) -> Setting:
         """The setting that is compared, without a seed if there are several."""
         return _seedless([pair[1] for pair in self.pairs])
 
@@ -264,9 +264,9 @@ def across(first: Run, other: Run, queries: int | None = None) -> Section:
         if setting not in [pair[at] for pair in pairs]
     ]
     differ = [
-        f"{words}: {first.about.get(fact)} and {other.about.get(fact)}"
+        f"{words}: {getattr(first.about, fact)} and {getattr(other.about, fact)}"
         for fact, words in _FACTS.items()
-        if first.about.get(fact) != other.about.get(fact)
+        if getattr(first.about, fact) != getattr(other.about, fact)
     ]
     notes = [
         *differ,
@@ -287,7 +287,7 @@ def across(first: Run, other: Run, queries: int | None = None) -> Section:
     )
 
 
-def match(first: Sequence[Record], second: Sequence[Record]) -> list[Pair]:
+def match(first: Sequence[Setting], second: Sequence[Setting]) -> list[Pair]:
     """Settings that belong together, each once.
 
     Those of the same goal, pixels, seed, eot and attack, and if possible the same query limit; of
@@ -314,11 +314,11 @@ def match(first: Sequence[Record], second: Sequence[Record]) -> list[Pair]:
     return sorted(pairs, key=lambda pair: list(first).index(pair[0]))
 
 
-def _budget(setting: Record) -> tuple[str, int, bool]:
+def _budget(setting: Setting) -> tuple[str, int, bool]:
     return setting.goal, setting.pixels, setting.minimal
 
 
-def _place(setting: Record) -> tuple[object, ...]:
+def _place(setting: Setting) -> tuple[object, ...]:
     return *_budget(setting), setting.seed, setting.eot
 
 
@@ -330,9 +330,9 @@ def _families(pairs: Iterable[Pair]) -> list[tuple[Pair, ...]]:
     return [tuple(family) for family in found.values()]
 
 
-def _seedless(settings: Sequence[Record]) -> Record:
+def _seedless(settings: Sequence[Setting]) -> Setting:
     """The setting, or what several that differ in their seed alone have in common."""
-    return settings[0] if len(settings) == 1 else replace(settings[0], seed=0)
+    return settings[0] if len(settings) == 1 else settings[0].model_copy(update={"seed": 0})
 
 
 def _find(run: Run, name: str) -> str | None:
@@ -381,8 +381,8 @@ def _verdicts(made: Iterable[_Made], words: Words) -> list[Verdict]:
 
 
 def _match(
-    baseline: Record,
-    other: Record,
+    baseline: Setting,
+    other: Setting,
     rows: Sequence[Row],
     base_rows: Sequence[Row],
     queries: int | None,

@@ -94,7 +94,7 @@ def _runs(runs: Sequence[Run]) -> Html:
     """Victim, data and version of each run."""
     facts = ("victim", "weights", "data", "brusle")
     rows = [
-        (str(run.folder), *(str(run.about.get(fact) or "unknown") for fact in facts))
-        for run in runs
+        (str(run.folder), *(str(about[fact] or "unknown") for fact in facts))
+        for run, about in ((run, run.about.as_dict()) for run in runs)
     ]
     return table(("run", *facts), rows, "The runs; the first is the baseline.")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from brusle.errors import InputError
+from brusle.evaluation.record import About, Row, Setting
 from brusle.evaluation.statistics.rates import Rate, or_none
 from brusle.evaluation.statistics.summaries import (
     Estimate,
@@ -25,7 +26,6 @@ from brusle.evaluation.statistics.summaries import (
     success_rate,
 )
 from brusle.evaluation.storing.runs import Run, summarise
-from brusle.evaluation.storing.store import Record, Row
 from brusle.report.comparison import Section, within
 from brusle.report.curves import success_steps
 
@@ -38,14 +38,14 @@ MEANINGS = {
     "errors": "Read the reasons below before you trust the rates.",
 }
 _MARKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
-SHARES: dict[str, Callable[[Sequence[Row], Record], float]] = {
+SHARES: dict[str, Callable[[Sequence[Row], Setting], float]] = {
     "ASR": lambda rows, setting: success_rate(rows, setting.queries).value,
     "robust accuracy": lambda rows, setting: robust_accuracy(rows, setting.queries).value,
 }
-_EFFORT: dict[str, Callable[[Sequence[Row], Record], float]] = {
+_EFFORT: dict[str, Callable[[Sequence[Row], Setting], float]] = {
     "mean queries": lambda rows, setting: cost(rows, setting.queries).mean,
 }
-_FEWEST: dict[str, Callable[[Sequence[Row], Record], float]] = {
+_FEWEST: dict[str, Callable[[Sequence[Row], Setting], float]] = {
     "mean pixels needed": lambda rows, setting: mean_needed(rows, setting.pixels),
 }
 
@@ -68,7 +68,7 @@ class Part:
         troubles: how many rows have this status and reason, "error" or "unverified".
     """
 
-    setting: Record
+    setting: Setting
     summary: Summary
     flags: list[Flag]
     steps: dict[int, Rate]
@@ -80,7 +80,7 @@ class Part:
     troubles: dict[tuple[str, str], int]
 
     @classmethod
-    def of(cls, setting: Record, rows: Sequence[Row], flags: list[Flag], randomised: bool) -> Part:
+    def of(cls, setting: Setting, rows: Sequence[Row], flags: list[Flag], randomised: bool) -> Part:
         """Count everything that a report says about ``rows``."""
         limit, summary = setting.queries, summarise(setting, rows, randomised)
         grid = success_grid({setting.pixels: rows}, [] if setting.minimal else marks_to(limit))
@@ -138,7 +138,7 @@ class Group:
     limited: bool = False
 
     @property
-    def setting(self) -> Record:
+    def setting(self) -> Setting:
         """The first of them."""
         return self.parts[0].setting
 
@@ -219,7 +219,7 @@ class Content:
     """
 
     name: str
-    about: dict[str, Any]
+    about: About
     images: int
     clean: Rate
     parts: list[Part]
@@ -230,22 +230,22 @@ class Content:
     @property
     def victim(self) -> str:
         """Name of the victim."""
-        return str(self.about.get("victim", "unknown victim"))
+        return self.about.defended_victim
 
     @property
     def data(self) -> str:
         """Name of the data."""
-        return str(self.about.get("data", "unknown data"))
+        return self.about.data
 
     @property
     def randomised(self) -> bool:
         """Whether the victim says that its answers vary."""
-        return bool(self.about.get("randomised"))
+        return self.about.randomised
 
     @property
     def warnings(self) -> dict[str, str]:
         """What is plainly wrong with the victim, by topic."""
-        return dict(self.about.get("warnings", {}))
+        return self.about.warnings
 
     @property
     def unfinished(self) -> list[Part]:
@@ -332,9 +332,9 @@ class Content:
             f"{in_words(summary.asr, what)} need at most {limit}."
         )
 
-    def flags(self) -> dict[str, list[tuple[Record, Flag]]]:
+    def flags(self) -> dict[str, list[tuple[Setting, Flag]]]:
         """Reasons to doubt the numbers, by name."""
-        found: dict[str, list[tuple[Record, Flag]]] = {}
+        found: dict[str, list[tuple[Setting, Flag]]] = {}
         for part in self.parts:
             for flag in part.flags:
                 found.setdefault(flag.name, []).append((part.setting, flag))
@@ -344,7 +344,7 @@ class Content:
         """For JSON."""
         return {
             "run": self.name,
-            **self.about,
+            **self.about.as_dict(),
             "images": self.images,
             "writing": self.writing,
             "unfinished": len(self.unfinished),
@@ -368,13 +368,12 @@ def gather(run: Run, writing: bool = False) -> Content:
     """
     if not run.settings:
         raise InputError(f"no attack has begun in {run.folder}: there is nothing to report yet")
-    randomised = bool(run.about.get("randomised"))
     parts: list[Part] = []
     right: dict[str, bool] = {}
     for setting in run.settings:
         rows = run.stored(setting)
         right.update({row.image: row.status != "skipped" for row in rows if row.status != "error"})
-        parts.append(Part.of(setting, rows, run.flags.get(setting, []), randomised))
+        parts.append(Part.of(setting, rows, run.flags.get(setting, []), run.randomised))
     return Content(
         name="" if run.folder is None else run.folder.resolve().name,
         about=run.about,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from brusle.evaluation.record import Row, Setting
 from brusle.evaluation.statistics.rates import Rate
 from brusle.evaluation.statistics.summaries import PixelsNeeded, success_rate
 from brusle.evaluation.storing.runs import Run
-from brusle.evaluation.storing.store import Record, Row
 from brusle.report.plots import plot_text, save_figure
 
 if TYPE_CHECKING:
@@ -52,17 +52,17 @@ class Curve:
         seeds: how many.
     """
 
-    setting: Record
+    setting: Setting
     points: Sequence[Point]
     seeds: int
 
     @classmethod
-    def of(cls, settings: Sequence[Record], steps: Sequence[Mapping[int, Rate]]) -> Curve:
+    def of(cls, settings: Sequence[Setting], steps: Sequence[Mapping[int, Rate]]) -> Curve:
         """The curve of settings that differ in their seed alone, and their rates."""
         if len(settings) == 1:
             points = [Point(at, rate.value, *rate.interval) for at, rate in steps[0].items()]
             return cls(settings[0], points, 1)
-        return cls(replace(settings[0], seed=0), _averaged(steps), len(settings))
+        return cls(settings[0].model_copy(update={"seed": 0}), _averaged(steps), len(settings))
 
 
 def success_steps(rows: Sequence[Row], limit: int) -> dict[int, Rate]:
@@ -72,7 +72,7 @@ def success_steps(rows: Sequence[Row], limit: int) -> dict[int, Rate]:
     return {mark: Rate(bisect_right(hits, mark), attacked) for mark in sorted({0, *hits, limit})}
 
 
-def attack_colours(settings: Iterable[Record]) -> dict[str, int]:
+def attack_colours(settings: Iterable[Setting]) -> dict[str, int]:
     """A number of a colour for each attack, the same in all its settings."""
     names = dict.fromkeys(setting.attack for setting in settings)
     return {name: at % len(COLOURS) for at, name in enumerate(names)}
@@ -98,7 +98,7 @@ def run_curves(run: Run) -> list[Curve]:
     They are success over queries or, of searches for the fewest pixels, robust accuracy over
     pixels.
     """
-    groups: dict[tuple[object, ...], list[tuple[Record, Mapping[int, Rate]]]] = {}
+    groups: dict[tuple[object, ...], list[tuple[Setting, Mapping[int, Rate]]]] = {}
     for setting in run.settings:
         steps = _steps(setting, run.stored(setting))
         if next(iter(steps.values())).count:
@@ -174,17 +174,17 @@ def _draw(axes: Axes, curves: Sequence[Curve], colours: Mapping[str, int], named
         )
 
 
-def _place(setting: Record) -> tuple[object, ...]:
+def _place(setting: Setting) -> tuple[object, ...]:
     return setting.goal, setting.pixels, setting.queries, setting.eot
 
 
-def _label(setting: Record, named: bool) -> str:
+def _label(setting: Setting, named: bool) -> str:
     budget = f"at most {setting.pixels}" if setting.minimal else str(setting.pixels)
     label = f"{setting.goal}, {budget} pixels"
     return f"{plot_text(setting.name)}, {label}" if named else label
 
 
-def _steps(setting: Record, rows: Sequence[Row]) -> Mapping[int, Rate]:
+def _steps(setting: Setting, rows: Sequence[Row]) -> Mapping[int, Rate]:
     if setting.minimal:
         return PixelsNeeded.of(rows, setting.pixels).robust
     return success_steps(rows, setting.queries)

@@ -13,9 +13,9 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from brusle.errors import InputError
-from brusle.evaluation.storing.audit import rebuild
+from brusle.evaluation.record import Setting
+from brusle.evaluation.storing.rows import rebuild
 from brusle.evaluation.storing.runs import Run
-from brusle.evaluation.storing.store import Record
 from brusle.files import written
 from brusle.names import require_ending
 from brusle.text import shown
@@ -62,7 +62,7 @@ def gallery(examples: Sequence[Example], path: str | Path, title: str, columns: 
 
 
 def run_examples(
-    run: Run, per_setting: int = 3, settings: Sequence[Record] | None = None
+    run: Run, per_setting: int = 3, settings: Sequence[Setting] | None = None
 ) -> list[Example]:
     """A few successes of every setting, of different images where there are enough.
 

@@ -117,7 +117,7 @@ def robust_by_pixels(content: Content) -> Listing:
 
 def needed_by_class(content: Content) -> Listing:
     """The median of pixels needed for each true class."""
-    names = list(content.about.get("classes", ()))
+    names = content.about.classes
     parts = [part for part in content.parts if part.setting.minimal]
     found = {
         label: [part.by_label[label].needed for part in parts if label in part.by_label]

@@ -69,17 +69,15 @@ def _doubts(content: Content) -> list[str]:
         f"{MEANINGS[name]}"
         for name, found in content.flags().items()
     ]
-    return lines + [f"**Note:** {plain(note)}" for note in content.about.get("notes", ())]
+    return lines + [f"**Note:** {plain(note)}" for note in content.about.notes]
 
 
 def _provenance(content: Content) -> str:
-    about = content.about
-    software = (about.get("sessions") or [{}])[-1].get("provenance", {})
     facts = {
         "victim": content.victim,
-        "weights": about.get("weights") or "unknown",
+        "weights": content.about.weights or "unknown",
         "data": content.data,
-        **software,
+        **content.about.sessions[-1].provenance,
     }
     return "\n".join(f"- {plain(name)}: {plain(str(value))}" for name, value in facts.items())
 

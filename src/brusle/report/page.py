@@ -12,9 +12,9 @@ from typing import Any
 from PIL import Image
 
 from brusle.errors import BrusleError
+from brusle.evaluation.record import Session, Setting
 from brusle.evaluation.statistics.rates import Rate
 from brusle.evaluation.storing.runs import Run
-from brusle.evaluation.storing.store import Record
 from brusle.report import listings
 from brusle.report.charts import Series, histogram, legend, step_chart
 from brusle.report.comparison_page import section_body
@@ -146,7 +146,7 @@ def _flags(content: Content) -> Html:
             more = tag("summary", f"{len(lines) - 3} more")
             inner.append(tag("details", more, *(tag("p", line) for line in lines[3:])))
         boxes.append(tag("div", tag("h3", f"Caution: {name}"), *inner, class_="notice"))
-    boxes += [notice("Note", [note]) for note in content.about.get("notes", ())]
+    boxes += [notice("Note", [note]) for note in content.about.notes]
     if content.randomised:
         text = (
             "The victim is randomised: ASR counts first hits, and stable ASR those that more than "
@@ -179,7 +179,7 @@ def _curves(content: Content) -> Html:
 def _figures(
     content: Content,
     groups: Sequence[Group],
-    place: Callable[[Record], str],
+    place: Callable[[Setting], str],
     title: str,
     axes: tuple[str, str],
 ) -> Html:
@@ -261,7 +261,7 @@ def _grid(content: Content) -> Html:
 
 
 def _classes(content: Content) -> Html:
-    names = list(content.about.get("classes", ()))
+    names = content.about.classes
     groups = [group for group in content.groups if not group.minimal and group.asr.count]
     if not groups:
         return Html()
@@ -367,23 +367,23 @@ def _data(image: Image.Image) -> str:
 
 def _provenance(content: Content) -> Html:
     about = content.about
-    sessions = list(about.get("sessions", ()))
-    last = sessions[-1] if sessions else {}
+    sessions, last = about.sessions, about.sessions[-1]
     facts = {
         "victim": content.victim,
-        "hash of the weights": about.get("weights") or "unknown",
+        "hash of the weights": about.weights or "unknown",
         "data": content.data,
-        "image shape": " x ".join(map(str, about.get("shape", ()))),
+        "image shape": " x ".join(map(str, about.shape)),
     }
     tables = [
         _facts(facts, "What was evaluated"),
-        _facts(last.get("provenance", {}), "Software and machine of the last session"),
+        _facts(last.provenance, "Software and machine of the last session"),
     ]
     history = table(list(_SESSION), map(_session, sessions), f"Sessions: {len(sessions)}")
     more = {
-        "Plan of the last session": last.get("plan", {}),
-        "Options of all attacks": {
-            part.setting.title: part.setting.options for part in content.parts
+        "Plan of the last session": last.plan,
+        "Attacks, with the options that differ from their defaults": {
+            part.setting.title: {"kind": part.setting.kind} | part.setting.options
+            for part in content.parts
         },
     }
     folded = [
@@ -397,8 +397,8 @@ def _lines(text: str) -> list[Html]:
     return [join(line, Html("\n")) for line in text.splitlines()]
 
 
-def _session(session: Mapping[str, Any]) -> list[str]:
-    known = {**session.get("provenance", {}), **session}
+def _session(session: Session) -> list[str]:
+    known = {**session.provenance, **dict(session)}
     return [str(known.get(key, "-")) for key in _SESSION.values()]
 
 

@@ -10,10 +10,10 @@ from rich import box
 from rich.console import Group
 from rich.table import Table
 
+from brusle.evaluation.record import Setting
 from brusle.evaluation.statistics.rates import Rate
 from brusle.evaluation.statistics.summaries import Estimate, Summary
 from brusle.evaluation.storing.runs import Run
-from brusle.evaluation.storing.store import Record
 from brusle.report.comparison import Line, Section
 from brusle.report.content import pixels, pixels_within, span
 from brusle.report.gallery import count
@@ -50,7 +50,7 @@ def summary_table(run: Run) -> Group:
     return Group(*tables)
 
 
-def _budget_table(run: Run, lines: Sequence[tuple[Record, Summary]]) -> Table:
+def _budget_table(run: Run, lines: Sequence[tuple[Setting, Summary]]) -> Table:
     table = plain_table(f"{run.victim} on {run.data}")
     summaries = [summary for _, summary in lines]
     marks = list(dict.fromkeys(q for s in summaries for q in s.asr_at))[-3:-1]
@@ -91,7 +91,7 @@ def _budget_table(run: Run, lines: Sequence[tuple[Record, Summary]]) -> Table:
     return table
 
 
-def _fewest_table(run: Run, lines: Sequence[tuple[Record, Summary]]) -> Table:
+def _fewest_table(run: Run, lines: Sequence[tuple[Setting, Summary]]) -> Table:
     table = plain_table(f"{run.victim} on {run.data}: the fewest pixels")
     several = len({setting.name for setting, _ in lines}) > 1
     randomised = any(s.stable is not None for _, s in lines)

@@ -29,6 +29,29 @@ _COMPRESSED = {
 }
 
 
+def fingerprint(victim: Any) -> str:
+    """A hash of the weights of a victim, behind its defences; empty if it cannot be told.
+
+    Victims that are no torch modules may say it themselves, in an attribute ``fingerprint``.
+    """
+    while hasattr(victim, "victim"):
+        victim = victim.victim
+    module = getattr(victim, "module", None)
+    if isinstance(module, nn.Module):
+        return digest(module)
+    return str(getattr(victim, "fingerprint", ""))
+
+
+def notes_on_weights(weights: str) -> list[str]:
+    """What a reader should know of a `fingerprint`."""
+    if not weights.endswith(UNSURE):
+        return []
+    return [
+        "a part of the victim's state cannot be compared (it holds something that cannot be taken "
+        "apart, or does not tell its state): if only that changes, results of both are mixed"
+    ]
+
+
 def digest(module: nn.Module) -> str:
     """A short hash of all weights, statistics and other state of a net.
 

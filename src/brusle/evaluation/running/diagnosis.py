@@ -251,9 +251,9 @@ def label_order(sample: Sample) -> str:
     moved = {
         a: b for a, b in sorted(_matched(list(zip(labels, said, strict=True))).items()) if a != b
     }
-    some = ", ".join(f"{b} for {a}" for a, b in list(moved.items())[:4])
+    swaps = ", ".join(f"{b} for {a}" for a, b in list(moved.items())[:4])
     return (
-        f"its labels are in another order than the data's (it says {some}"
+        f"its labels are in another order than the data's (it says {swaps}"
         f"{', ...' if len(moved) > 4 else ''}; {100 * rate.value:.0f} % accuracy if that is put "
         f"right): reorder the classes of one of them"
     )

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Literal
 
-from brusle.evaluation.storing.store import Record
+from brusle.evaluation.record import Setting
 from brusle.lazy import same_random_numbers
 from brusle.session import Progress
 from brusle.terminal import escape
@@ -18,7 +18,7 @@ with same_random_numbers():
     from rich.progress import BarColumn, TaskID, TextColumn
     from rich.progress import Progress as Bars
 
-OnSetting = Callable[[Record, Progress], None]
+OnSetting = Callable[[Setting, Progress], None]
 
 
 class Display:
@@ -50,7 +50,7 @@ class Display:
         """Called by `evaluate` before the first attack."""
         print_warning(self._console, text)
 
-    def update(self, setting: Record, progress: Progress) -> None:
+    def update(self, setting: Setting, progress: Progress) -> None:
         """Called by `evaluate` after every round."""
         self.show(setting, setting.title, progress)
 

@@ -11,7 +11,6 @@ import torch
 
 import brusle
 from brusle.evaluation.running.revision import git_revision
-from brusle.victims.fingerprints import UNSURE, digest
 
 
 def provenance(device: torch.device) -> dict[str, Any]:
@@ -28,29 +27,6 @@ def provenance(device: torch.device) -> dict[str, Any]:
         "git_brusle": git_revision(Path(brusle.__file__).parent, "__init__.py"),
         "git_here": git_revision(Path.cwd()),
     }
-
-
-def fingerprint(victim: Any) -> str:
-    """A hash of the weights of a victim, behind its defences; empty if it cannot be told.
-
-    Victims that are no torch modules may say it themselves, in an attribute ``fingerprint``.
-    """
-    while hasattr(victim, "victim"):
-        victim = victim.victim
-    module = getattr(victim, "module", None)
-    if isinstance(module, torch.nn.Module):
-        return digest(module)
-    return str(getattr(victim, "fingerprint", ""))
-
-
-def notes_on_weights(weights: str) -> list[str]:
-    """What a reader should know of a `fingerprint`."""
-    if not weights.endswith(UNSURE):
-        return []
-    return [
-        "a part of the victim's state cannot be compared (it holds something that cannot be taken "
-        "apart, or does not tell its state): if only that changes, results of both are mixed"
-    ]
 
 
 def _processor() -> str:

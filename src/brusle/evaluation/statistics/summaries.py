@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brusle.errors import InputError
+from brusle.evaluation.record import Row
 from brusle.evaluation.statistics.rates import Z95, Rate, or_none
-from brusle.evaluation.storing.store import Row
 
 FEWEST_IMAGES = 10  # with fewer, a resampled set of images says nothing
 _RESAMPLES = 4000

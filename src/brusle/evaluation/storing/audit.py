@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -12,13 +13,12 @@ import torch
 from torch import Tensor
 
 from brusle.attacks import ATTACKS
-from brusle.errors import DataError
-from brusle.evaluation.storing.store import Record, Row, unpack_edits
+from brusle.evaluation.record import Row, Setting
 from brusle.goals import Goal
 from brusle.ledger import COLUMNS
-from brusle.problems import Problems
 from brusle.scores import Loss, Meaning, Output, Scores
-from brusle.verify import STABLE_DRAWS
+from brusle.text import brief
+from brusle.verify import draws_of, reaches
 from brusle.victim import Traits
 
 _CLEAN = ("success", "failed", "unverified")  # statuses of images that were classified correctly
@@ -27,7 +27,7 @@ _NO_ATTACK = ("queries", "pixels", "verify", "backward")  # all 0 where there wa
 
 
 @dataclass(frozen=True)
-class Witness:
+class RowAudit:
     """What is known of a run beside its rows.
 
     Attributes:
@@ -36,7 +36,7 @@ class Witness:
         traits: what else it says of itself.
     """
 
-    setting: Record
+    setting: Setting
     output: Output
     traits: Traits
 
@@ -50,7 +50,7 @@ class Witness:
     def _of_aim(self, row: Row) -> Iterator[str]:
         if (row.target is None) != (self.setting.goal == "untargeted"):
             yield f"its target is {row.target}, and its goal {self.setting.goal}"
-        if row.status == "success" and not reaches(row, row.final_label):
+        if row.status == "success" and not reaches(row.final_label, row.label, row.target):
             yield f"a success whose final label is {row.final_label}"
 
     def _of_status(self, row: Row) -> Iterator[str]:
@@ -91,8 +91,9 @@ class Witness:
             yield f"{row.backward} gradients in {row.queries} queries"
         if row.status != "error" and row.clean != self.setting.eot:
             yield f"{row.clean} answers to the clean image, and {self.setting.eot} are asked for"
-        draws = STABLE_DRAWS if self.traits.randomised else 1
-        wanted = {"success": draws, "failed": 0}.get(row.status, row.verify)
+        wanted = {"success": draws_of(self.traits.randomised), "failed": 0}.get(
+            row.status, row.verify
+        )
         if row.verify != wanted:
             yield f"{row.verify} answers to verify it, and {wanted} are asked for"
 
@@ -124,70 +125,33 @@ class Witness:
         return any(math.isclose(row.loss, one, rel_tol=1e-4, abs_tol=1e-6) for one in known)
 
 
-def reaches(row: Row, label: int) -> bool:
-    """Whether an answer of ``label`` is the row's goal."""
-    return label != row.label if row.target is None else label == row.target
-
-
-def rebuild(row: Row, original: Tensor) -> Tensor:
-    """The final image of a row; raises if that cannot be the image that was stored."""
-    targets = None if row.target is None else [row.target]
-    if int(Problems.make(original[None], [row.label], targets).ids[0]) != row.problem:
-        raise DataError(f"image {row.image} with its label and target is not what was attacked")
-    channels, height, width = original.shape
-    count, rest = divmod(len(row.edits), 4 + channels)
-    positions = np.frombuffer(row.edits[: 4 * count], dtype="<u4").astype(np.int64)
-    if rest or (np.diff(positions) <= 0).any() or (positions >= height * width).any():
-        raise DataError(f"the stored edits of image {row.image} are damaged")
-    if count != row.pixels:
-        raise DataError(
-            f"image {row.image} has {count} stored edits, and its row says {row.pixels} pixels"
-        )
-    return unpack_edits(row.edits, original)
-
-
-def setting_faults(key: str, setting: Record) -> Iterator[str]:
-    """What the description of a setting says against the key that it is stored under."""
-    if not key.endswith(f" {setting.goal} seed={setting.seed} eot={setting.eot}"):
-        yield "its goal, seed or eot is not that of its key"
+def setting_faults(key: str, setting: Setting) -> Iterator[str]:
+    """What a setting says against the key that it is stored under."""
     attack = setting.attack.removeprefix("minimal ").split(" ")[0]
-    if attack in {kind.__name__ for kind in ATTACKS.values()} and attack not in key:
+    if attack in {kind.__name__ for kind in ATTACKS.values()} and f'"{attack}"' not in key:
         yield f"its attack {attack} is not that of its key"
-    for name, value in _leaves(setting.options):
-        if f"{name}=" in key and f"{name}={value!r}" not in key:
-            yield f"its option {name}={value!r} is not that of its key"
-    for what, stated, meant in (
-        ("pixel budget", setting.pixels, _budget(setting.options)),
-        ("query limit", setting.queries, _limit(setting.options)),
-    ):
-        if stated != (stated if meant is None else meant):
-            yield f"its {what} is {stated}, and {meant} by the options of its attack"
+    if key == setting.key:
+        return
+    try:
+        meant = _facts(key)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        yield "its key is none that brusle makes"
+        return
+    said = _facts(setting.key)
+    for name in dict.fromkeys([*said, *meant]):
+        if said.get(name) != meant.get(name):
+            mine, other = brief(said.get(name)), brief(meant.get(name))
+            yield f"its {name} is {mine}, and {other} by its key"
 
 
-def _leaves(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Options that are no attacks, by name, as they are printed."""
-    for name, value in options.items():
-        parts: Sequence[Any] = value if isinstance(value, list) else [value]
-        nested = [part for part in parts if isinstance(part, Mapping)]
-        for part in nested:
-            yield from _leaves(part)
-        if not nested:
-            yield name, tuple(value) if isinstance(value, list) else value
-
-
-def _budget(options: Mapping[str, Any]) -> Any:
-    """The pixels that an attack with these options may change; None if they do not say."""
-    inner = options.get("attack") or next(iter(options.get("attacks") or ()), None)
-    return _budget(inner) if isinstance(inner, Mapping) else options.get("pixels")
-
-
-def _limit(options: Mapping[str, Any]) -> Any:
-    """The queries that it may make; None if they do not say."""
-    inner, several = options.get("attack"), options.get("attacks")
-    if isinstance(inner, Mapping) and "times" in options:
-        one = _limit(inner)
-        return None if one is None else one * options["times"]
-    if isinstance(several, list) and all(isinstance(part, Mapping) for part in several):
-        limits = [_limit(part) for part in several]
-        return None if None in limits else sum(limits)
-    return options.get("total", options.get("queries"))
+def _facts(key: str) -> dict[str, Any]:
+    """What a key says, by what people call it."""
+    content = json.loads(key)
+    attack = content.pop("attack")
+    return {
+        **content,
+        "kind of attack": attack["kind"],
+        "pixel budget": attack["pixels"],
+        "query limit": attack["queries"],
+        **{f"option {name}": value for name, value in attack["options"].items()},
+    }

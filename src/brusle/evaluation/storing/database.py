@@ -22,18 +22,30 @@ def connect(name: str, frozen: bool = False) -> sqlite3.Connection:
             )
         else:
             connection = sqlite3.connect(name, timeout=30, check_same_thread=False)
-        connection.text_factory = lambda text: text.decode("utf-8", "replace")
-        connection.execute("PRAGMA trusted_schema = OFF")
-        connection.execute("PRAGMA cell_size_check = ON")
+        _distrust(connection)
     except sqlite3.Error as error:
         raise DataError(f"{name}: {in_words(error)}") from error
     return connection
 
 
+def private_copy(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """A copy that is gone with its connection; what is too large for memory is on the disk."""
+    copy = sqlite3.connect("", check_same_thread=False)
+    _distrust(copy)
+    connection.backup(copy)
+    return copy
+
+
+def _distrust(connection: sqlite3.Connection) -> None:
+    connection.text_factory = lambda text: text.decode("utf-8", "replace")
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+
+
 def layout(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
-    """Kind, name and definition of everything in a database."""
+    """Kind, name and definition of everything in a database, however that is spaced."""
     found = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
-    return [(kind, name, sql or "") for kind, name, sql in found]
+    return [(kind, name, " ".join(str(sql or "").split())) for kind, name, sql in found]
 
 
 def layout_of(schema: str) -> list[tuple[str, str, str]]:

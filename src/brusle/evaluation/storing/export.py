@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from brusle.data import save_image
+from brusle.data import Data, save_image
 from brusle.errors import DataError, InputError
-from brusle.evaluation.running.workload import Data
+from brusle.evaluation.record import Row
+from brusle.evaluation.storing.rows import edits_of
 from brusle.evaluation.storing.runs import Run, as_dict
-from brusle.evaluation.storing.store import Row
 from brusle.files import file_name, write_text, written
 from brusle.names import require_ending
 from brusle.text import shown
 
-Rows = Iterable[dict[str, Any]]
+Table = Iterable[dict[str, Any]]
 _MAYBE = {"target": int, "loss": float, "pixels_needed": int}  # columns that are empty in some rows
 _FORMULA = ("=", "+", "-", "@", "'")  # with the apostrophe that a reader may take off again
 _PICTURES = (1, 3, 4)  # channels that a picture can have
@@ -45,10 +45,9 @@ def export_rows(folder: str | Path, path: str | Path) -> int:
 
 def stored_rows(run: Run) -> Iterator[dict[str, Any]]:
     """Rows with all details; edits are a list of row, column and colour (8-bit levels)."""
-    width = run.shape[2]
     for setting in run.settings:
         for row in run.stored(setting):
-            details = {"seconds": row.seconds, "edits": _edits(row, width)}
+            details = {"seconds": row.seconds, "edits": _edits(row, run.shape)}
             yield as_dict(setting, row) | details
 
 
@@ -128,16 +127,10 @@ def export_npz(folder: str | Path, path: str | Path, data: Data | None = None) -
     return len(rows)
 
 
-def _edits(row: Row, width: int) -> list[dict[str, Any]]:
-    """Packed edits (see `brusle.evaluation.storing.store.pack_edits`) without their original."""
-    if not row.pixels:
-        return []
-    try:
-        positions = np.frombuffer(row.edits[: 4 * row.pixels], dtype="<u4").tolist()
-        levels = np.frombuffer(row.edits[4 * row.pixels :], dtype=np.uint8)
-        colours = levels.reshape(row.pixels, -1).tolist()
-    except ValueError as error:
-        raise DataError(f"the stored edits of image {row.image} are damaged ({error})") from error
+def _edits(row: Row, shape: tuple[int, int, int]) -> list[dict[str, Any]]:
+    """Where the changed pixels are, and what they have become."""
+    positions, colours = (part.tolist() for part in edits_of(row, shape))
+    width = shape[2]
     return [
         {"row": at // width, "column": at % width, "colour": colour}
         for at, colour in zip(positions, colours, strict=True)
@@ -154,7 +147,7 @@ def _save_npz(arrays: Mapping[str, Any], path: Path) -> None:
         np.savez_compressed(file, **arrays)
 
 
-def _save_csv(rows: Rows, path: Path) -> None:
+def _save_csv(rows: Table, path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer: csv.DictWriter[str] | None = None
         for row in rows:
@@ -174,7 +167,7 @@ def _cell(value: Any) -> Any:
     return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
 
 
-def _save_json(rows: Rows, path: Path) -> None:
+def _save_json(rows: Table, path: Path) -> None:
     with path.open("w", encoding="utf-8") as file:
         before = "[\n"
         for row in rows:
@@ -183,7 +176,7 @@ def _save_json(rows: Rows, path: Path) -> None:
         file.write("\n]\n")
 
 
-def _save_parquet(rows: Rows, path: Path) -> None:
+def _save_parquet(rows: Table, path: Path) -> None:
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError as error:
@@ -207,7 +200,7 @@ def _save_parquet(rows: Rows, path: Path) -> None:
     parquet.write_table(arrow.Table.from_pylist(table, schema=schema), path)
 
 
-_WRITERS: dict[str, Callable[[Rows, Path], None]] = {
+_WRITERS: dict[str, Callable[[Table, Path], None]] = {
     ".csv": _save_csv,
     ".json": _save_json,
     ".parquet": _save_parquet,

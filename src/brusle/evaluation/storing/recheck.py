@@ -18,27 +18,31 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from brusle import defences as defence_kinds
 from brusle import rng
+from brusle import victims as victim_kinds
 from brusle.batching import default_batch_size
-from brusle.errors import BrusleError, DataError
-from brusle.evaluation.running.provenance import fingerprint
-from brusle.evaluation.running.workload import Data, check_fit
-from brusle.evaluation.storing.about import likeness
-from brusle.evaluation.storing.audit import Witness, reaches, rebuild, setting_faults
-from brusle.evaluation.storing.runs import Run, open_victim
-from brusle.evaluation.storing.store import Found, Record, Row
+from brusle.data import Data
+from brusle.data.fit import check_fit
+from brusle.errors import BrusleError, DataError, InputError
+from brusle.evaluation.record import Row, Setting, StoredTraits
+from brusle.evaluation.storing.audit import RowAudit, setting_faults
+from brusle.evaluation.storing.rows import rebuild
+from brusle.evaluation.storing.runs import Run
+from brusle.evaluation.storing.store import ExaminedRow
+from brusle.names import require_harmless
 from brusle.oracle import Answers, Oracle
-from brusle.problems import changed_pixels
-from brusle.verify import png_round_trip
+from brusle.verify import image_fault, missed_goal, reaches, saved_as_png
 from brusle.victim import Victim, traits
 from brusle.victims import timed
+from brusle.victims.fingerprints import fingerprint
 
 _FRESH = -1  # a restart that no attack has: another noise than the run has seen
 _TOLERANCE = 0.01  # of scores: other hardware, other batches and half precision stay below
 
 
 @dataclass(frozen=True)
-class Doubt:
+class Mismatch:
     """Something stored that does not hold.
 
     Attributes:
@@ -69,29 +73,29 @@ class Recheck:
         randomised: its answers vary, so this was one fresh draw.
         rows: all stored rows.
         checked: those that are successes.
-        doubts: what did not hold.
+        mismatches: what did not hold.
     """
 
     victim: str
     randomised: bool
     rows: int
     checked: int
-    doubts: tuple[Doubt, ...]
+    mismatches: tuple[Mismatch, ...]
 
     @property
     def held(self) -> int:
         """How many successes hold."""
-        return self.checked - sum(doubt.success for doubt in self.doubts)
+        return self.checked - sum(mismatch.success for mismatch in self.mismatches)
 
     @property
     def sound(self) -> int:
         """How many rows are as they were stored, whatever a randomised victim says now."""
-        return self.rows - sum(bool(d.image) and not d.chance for d in self.doubts)
+        return self.rows - sum(bool(d.image) and not d.chance for d in self.mismatches)
 
     @property
     def failed(self) -> bool:
         """Whether something did not hold for another reason than chance."""
-        return any(not doubt.chance for doubt in self.doubts)
+        return any(not mismatch.chance for mismatch in self.mismatches)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -123,26 +127,49 @@ def recheck(
     """
     run = Run.open(folder, data)
     with run.store:
-        model = timed(open_victim(run, victim, device, defences), timeout)
+        model = timed(_victim_of(run, victim, device, defences), timeout)
         _check_weights(run, model)
-        run.like = model
+        run.framed_for = model
         shape = run.shape
-        check_fit(run.originals.place, shape, model)
+        check_fit(run.originals.source, shape, model)
         size = batch_size or default_batch_size(shape, model.device)
-        doubts = list(_doubts_of_run(run, model)) if victim is None and data is None else []
+        mismatches = list(_mismatches_of_run(run, model)) if victim is None and data is None else []
         rows = checked = 0
-        for key, setting in run.store.keys().items():
-            doubts += _doubts_of_setting(key, setting)
+        for key, setting in run.store.settings_by_key().items():
+            mismatches += _mismatches_of_setting(key, setting)
             found = sorted(run.store.examine(setting.number), key=lambda one: one.image)
             rows += len(found)
             checked += sum(_is_success(one) for one in found)
             for start in range(0, len(found), size):
-                doubts += _Batch(run, setting, model, found[start : start + size]).doubts()
-    return Recheck(model.name, traits(model).randomised, rows, checked, tuple(doubts))
+                mismatches += _Batch(run, setting, model, found[start : start + size]).mismatches()
+    return Recheck(model.name, traits(model).randomised, rows, checked, tuple(mismatches))
+
+
+def _victim_of(run: Run, victim: Any, device: str, defences: Sequence[str] | None) -> Victim:
+    """The victim of a run, as `recheck` describes ``victim`` and ``defences``.
+
+    What only the run names is opened if that does no more than read data; see
+    `brusle.names.require_harmless`.
+    """
+    if victim is not None and not isinstance(victim, str):
+        return victim_kinds.as_victim(victim, device)
+    stored, specs = run.about.victim, run.about.defences
+    if victim is None and ":" not in stored:
+        raise InputError(
+            f"the victim of the run, {stored!r}, was made in Python and cannot be opened by name: "
+            f"give --victim"
+        )
+    if victim is None:
+        require_harmless("the run", "victim", stored, victim_kinds.risk(stored))
+    if defences is None:
+        for spec in specs:
+            require_harmless("the run", "defence", spec, defence_kinds.risk(spec))
+    opened = victim_kinds.load_victim(victim or stored, device)
+    return defence_kinds.defend(opened, specs if defences is None else defences)
 
 
 def _check_weights(run: Run, victim: Victim) -> None:
-    mine, stored = fingerprint(victim), run.about.get("weights", "")
+    mine, stored = fingerprint(victim), run.about.weights
     if mine != stored:
         raise DataError(
             f"{victim.name} has weights {mine or 'unknown'}, the run had {stored or 'unknown'}: "
@@ -150,42 +177,44 @@ def _check_weights(run: Run, victim: Victim) -> None:
         )
 
 
-def _doubts_of_run(run: Run, victim: Victim) -> Iterator[Doubt]:
+def _mismatches_of_run(run: Run, victim: Victim) -> Iterator[Mismatch]:
     """What the store says of victim and data, which are the ones that it names."""
     now = {
-        "like": likeness(victim),
+        "traits": StoredTraits.of(victim),
         "randomised": traits(victim).randomised,
-        "classes": list(run.originals.place.classes),
+        "classes": tuple(run.originals.source.classes),
     }
     for name, value in now.items():
-        if run.fact(name) != value:
-            yield Doubt(0, "the run", "", None, f"what it says about {name!r} is not so")
+        if getattr(run.about, name) != value:
+            yield Mismatch(0, "the run", "", None, f"what it says about {name!r} is not so")
 
 
-def _doubts_of_setting(key: str, setting: Record) -> Iterator[Doubt]:
+def _mismatches_of_setting(key: str, setting: Setting) -> Iterator[Mismatch]:
     for reason in setting_faults(key, setting):
-        yield Doubt(setting.number, setting.title, "", None, reason)
+        yield Mismatch(setting.number, setting.title, "", None, reason)
 
 
-def _is_success(found: Found) -> bool:
+def _is_success(found: ExaminedRow) -> bool:
     return found.row is not None and found.row.status == "success"
 
 
 class _Batch:
     """Rows of one setting that are looked at together."""
 
-    def __init__(self, run: Run, setting: Record, victim: Victim, found: Sequence[Found]) -> None:
+    def __init__(
+        self, run: Run, setting: Setting, victim: Victim, found: Sequence[ExaminedRow]
+    ) -> None:
         self._run, self._setting, self._victim, self._found = run, setting, victim, found
-        self._witness = Witness(setting, victim.output, traits(victim))
+        self._audit = RowAudit(setting, victim.output, traits(victim))
 
-    def doubts(self) -> Iterator[Doubt]:
+    def mismatches(self) -> Iterator[Mismatch]:
         """What does not hold: one for each row, with all reasons."""
         images: dict[int, Tensor] = {}
         reasons: dict[int, list[str]] = {}
         for at, one in enumerate(self._found):
             reasons[at] = [one.fault] if one.fault else []
             if one.row is not None:
-                reasons[at] += self._witness.contradictions(one.row)
+                reasons[at] += self._audit.contradictions(one.row)
                 image = self._rebuilt(one.row, reasons[at])
                 if image is not None and one.row.status == "success":
                     images[at] = image
@@ -193,28 +222,27 @@ class _Batch:
         for at, one in enumerate(self._found):
             if reasons[at] or at in missed:
                 said = [*reasons[at], missed[at]] if at in missed else reasons[at]
-                yield Doubt(
+                yield Mismatch(
                     self._setting.number,
                     self._setting.title,
                     one.image,
                     None if one.row is None else one.row.target,
                     "; ".join(said),
-                    chance=self._witness.traits.randomised and not reasons[at],
+                    chance=self._audit.traits.randomised and not reasons[at],
                     success=_is_success(one),
                 )
 
     def _rebuilt(self, row: Row, reasons: list[str]) -> Tensor | None:
         """The final image; None, and a reason more, if there cannot be one."""
-        budget = self._setting.pixels
         try:
             original = self._run.originals.take([row.image])[0]
             image = rebuild(row, original)
         except BrusleError as error:
             reasons.append(str(error))
             return None
-        changed = int(changed_pixels(image[None], original[None]))
-        if row.status == "success" and changed > budget:
-            reasons.append(f"{changed} pixels differ from the original, {budget} are allowed")
+        fault = image_fault(original, image, self._setting.pixels)
+        if row.status == "success" and fault:
+            reasons.append(fault)
             return None
         return image
 
@@ -223,7 +251,7 @@ class _Batch:
         if not images:
             return {}
         pictures = torch.stack(list(images.values()))
-        saved = torch.from_numpy(png_round_trip(pictures.numpy()))
+        saved = saved_as_png(pictures)
         rows = [row for at in images if (row := self._found[at].row) is not None]
         streams = rng.streams(
             self._setting.seed, torch.tensor([row.problem for row in rows]), _FRESH
@@ -239,9 +267,9 @@ class _Batch:
                 reasons[at].append(answers.errors[place])
                 continue
             label = int(_scores(answers, place).argmax())
-            if not reaches(row, label):
-                missed[at] = f"after an 8-bit PNG round trip the victim says class {label}"
-            elif not self._witness.traits.randomised and place not in stored.errors:
+            if not reaches(label, row.label, row.target):
+                missed[at] = missed_goal(label)
+            elif not self._audit.traits.randomised and place not in stored.errors:
                 reasons[at] += _other_answer(row, _scores(stored, place))
         return missed
 

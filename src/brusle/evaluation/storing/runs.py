@@ -14,15 +14,13 @@ import torch
 from torch import Tensor
 
 from brusle import data as data_sets
-from brusle import defences as defence_kinds
-from brusle import victims as victim_kinds
-from brusle.errors import BrusleError, DataError, InputError
-from brusle.evaluation.running.workload import Data, as_source
+from brusle.data import Data, as_source
+from brusle.errors import BrusleError, DataError
+from brusle.evaluation.record import About, GoalName, Row, Setting
 from brusle.evaluation.statistics.summaries import Flag, Summary, flags
-from brusle.evaluation.storing.about import traits_of
-from brusle.evaluation.storing.audit import rebuild
 from brusle.evaluation.storing.manifest import Manifest, Originals, in_parts
-from brusle.evaluation.storing.store import GoalName, Record, Row, Store
+from brusle.evaluation.storing.rows import rebuild
+from brusle.evaluation.storing.store import Store
 from brusle.ledger import COLUMNS, Ledger
 from brusle.names import require_harmless
 from brusle.problems import Problems
@@ -42,7 +40,7 @@ class Run:
     Attributes:
         store: the results.
         folder: where they are; None if in memory.
-        like: the victim that photographs are framed for; None is what the store says of it.
+        framed_for: the victim that photographs are framed for; None is what the store says of it.
         settings: what was run.
         manifest: images and targets that were asked for; None of an opened run.
         resumed: attacks that were stored before and not run again.
@@ -54,11 +52,10 @@ class Run:
         self,
         store: Store,
         folder: Path | None = None,
-        settings: Sequence[Record] | None = None,
+        settings: Sequence[Setting] | None = None,
         wanted: Mapping[GoalName, Sequence[tuple[int, str]]] | None = None,
         originals: Originals | None = None,
         data: Data | None = None,
-        like: Victim | None = None,
     ) -> None:
         """Make a run of ``store``.
 
@@ -70,9 +67,9 @@ class Run:
                 all that is stored.
             originals: the original images, if somebody has them already.
             data: where they are, if not where the run says.
-            like: the victim that photographs are framed for; None is what the store says of it.
         """
-        self.store, self.folder, self.like = store, folder, like
+        self.store, self.folder = store, folder
+        self.framed_for: Victim | None = None
         self.settings = list(store.settings() if settings is None else settings)
         self.manifest: Manifest | None = None
         self.resumed, self.start_queries, self.seconds = 0, 0, 0.0
@@ -107,26 +104,23 @@ class Run:
         ]
 
     @cached_property
-    def about(self) -> dict[str, Any]:
+    def about(self) -> About:
         """What the store says about victim, data, and the sessions that wrote it."""
-        return self.store.about()
-
-    def fact(self, name: str) -> Any:
-        """One of these; raises if the store does not say it."""
-        if name not in self.about:
+        about = self.store.about()
+        if about is None:
             place = "this run" if self.folder is None else self.folder
-            raise DataError(f"{place} does not say its {name}: no attack has begun in it")
-        return self.about[name]
+            raise DataError(f"{place} does not say what it is of: no attack has begun in it")
+        return about
 
     @property
     def victim(self) -> str:
-        """Name of the victim."""
-        return str(self.fact("victim"))
+        """Name of the victim, with its defences."""
+        return self.about.defended_victim
 
     @property
     def data(self) -> str:
         """Name of the data."""
-        return str(self.fact("data"))
+        return self.about.data
 
     @property
     def images(self) -> int:
@@ -138,18 +132,17 @@ class Run:
     @property
     def shape(self) -> tuple[int, int, int]:
         """Channels, height and width of an image."""
-        channels, height, width = self.fact("shape")
-        return channels, height, width
+        return self.about.shape
 
     @property
     def classes(self) -> list[str]:
         """Names of the classes; empty if they have none."""
-        return list(self.fact("classes"))
+        return list(self.about.classes)
 
     @property
     def randomised(self) -> bool:
         """Whether the victim says that its answers vary."""
-        return bool(self.fact("randomised"))
+        return self.about.randomised
 
     @cached_property
     def originals(self) -> Originals:
@@ -162,10 +155,10 @@ class Run:
             )
         if self._data is None:
             require_harmless("the run", "data", self.data, data_sets.risk(self.data))
-        like = traits_of(self.about.get("like")) if self.like is None else self.like
-        return Originals(as_source(data, like), self.store.images())
+        victim = self.framed_for or self.about.traits.traits()
+        return Originals(as_source(data, victim), self.store.images())
 
-    def stored(self, setting: Record) -> list[Row]:
+    def stored(self, setting: Setting) -> list[Row]:
         """The rows of a setting, in the order of the images."""
         rows = self.store.rows(setting.number)
         if self._wanted is None:
@@ -190,15 +183,14 @@ class Run:
     @property
     def notes(self) -> list[str]:
         """What a reader of the numbers should know, each once."""
-        said = list(self.fact("notes"))
+        said = list(self.about.notes)
         known = self.store.images().values()
         if len(set(known)) < len(known):
             said.append(
                 f"of {len(known)} images, {len(set(known))} are different; the others are copies, "
                 f"with the same pixels and label: each image is attacked and counted once"
             )
-        software = [session["provenance"] for session in self.fact("sessions")]
-        revisions = [facts.get("git_brusle") for facts in software]
+        revisions = [session.provenance.get("git_brusle") for session in self.about.sessions]
         different = list(dict.fromkeys(str(revision) for revision in revisions))
         if len(different) > 1:
             said.append(
@@ -210,15 +202,15 @@ class Run:
     @property
     def warnings(self) -> dict[str, str]:
         """What is plainly wrong with the victim, by topic (docs/check.md)."""
-        return dict(self.about.get("warnings", {}))
+        return self.about.warnings
 
     @property
     def preflight_queries(self) -> int:
         """Images that the victim was asked for before the attacks of the last session."""
-        return int(self.fact("sessions")[-1].get("preflight_queries", 0))
+        return self.about.sessions[-1].preflight_queries
 
     @cached_property
-    def flags(self) -> dict[Record, list[Flag]]:
+    def flags(self) -> dict[Setting, list[Flag]]:
         """Reasons to doubt the numbers of a setting, where there are any."""
         found = {}
         for setting in self.settings:
@@ -227,7 +219,7 @@ class Run:
             found[setting] = flags(self.stored(setting), setting.queries, rows, setting.minimal)
         return {setting: reasons for setting, reasons in found.items() if reasons}
 
-    def _white_box(self, setting: Record) -> Record | None:
+    def _white_box(self, setting: Setting) -> Setting | None:
         """A white-box attack that a black-box one should not surpass."""
         if setting.needs == "gradients":
             return None
@@ -243,7 +235,7 @@ class Run:
         """One result for each setting, with all images in memory."""
         return [self.result(setting) for setting in self.settings]
 
-    def result(self, setting: Record) -> AttackResult:
+    def result(self, setting: Setting) -> AttackResult:
         """The result of one setting, rebuilt from its rows."""
         return _result(setting, self.stored(setting), self.originals, self.randomised, self.notes)
 
@@ -253,7 +245,7 @@ class Run:
             for row in self.stored(setting):
                 yield as_dict(setting, row)
 
-    def adversarial(self) -> Iterator[tuple[Record, Row, Tensor]]:
+    def adversarial(self) -> Iterator[tuple[Setting, Row, Tensor]]:
         """Every success with its image, a few images in memory at a time."""
         size = 4 * math.prod(self.shape)
         for setting in self.settings:
@@ -265,9 +257,11 @@ class Run:
 
     def as_dict(self) -> dict[str, Any]:
         """What the run is about, and its summaries, for JSON."""
+        about = self.about.as_dict()
+        sessions = about.pop("sessions")
         settings = [
             {
-                **vars(setting),
+                **setting.model_dump(),
                 "minimal": setting.minimal,
                 "summary": summary.as_dict(),
                 "flags": self._flag_texts(setting),
@@ -275,10 +269,8 @@ class Run:
             for setting, summary in zip(self.settings, self.summaries(), strict=True)
         ]
         return {
-            **{name: value for name, value in self.about.items() if name != "sessions"},
-            "warnings": self.warnings,
-            **self.fact("sessions")[-1],
-            "preflight_queries": self.preflight_queries,
+            **about,
+            **sessions[-1],
             "images": self.images,
             "resumed": self.resumed,
             "start_queries": self.start_queries,
@@ -286,40 +278,8 @@ class Run:
             "settings": settings,
         }
 
-    def _flag_texts(self, setting: Record) -> dict[str, str]:
+    def _flag_texts(self, setting: Setting) -> dict[str, str]:
         return {flag.name: flag.text for flag in self.flags.get(setting, ())}
-
-
-def open_victim(
-    run: Run, victim: Any = None, device: str = "auto", defences: Sequence[str] | None = None
-) -> Victim:
-    """The victim of a run.
-
-    What only the run names is opened if that does no more than read data; see
-    `brusle.names.require_harmless`.
-
-    Args:
-        run: the run.
-        victim: a name instead of the stored one, or the victim itself, with its defences, as
-            `brusle.evaluate` takes it.
-        device: where it runs.
-        defences: defences to put before a victim that is opened by name, instead of the run's.
-    """
-    if victim is not None and not isinstance(victim, str):
-        return victim_kinds.as_victim(victim, device)
-    stored, *specs = run.victim.split(" + ")
-    if victim is None and ":" not in stored:
-        raise InputError(
-            f"the victim of the run, {stored!r}, was made in Python and cannot be opened by name: "
-            f"give --victim"
-        )
-    if victim is None:
-        require_harmless("the run", "victim", stored, victim_kinds.risk(stored))
-    if defences is None:
-        for spec in specs:
-            require_harmless("the run", "defence", spec, defence_kinds.risk(spec))
-    opened = victim_kinds.load_victim(victim or stored, device)
-    return defence_kinds.defend(opened, specs if defences is None else defences)
 
 
 def checkpoints(limit: int) -> tuple[int, ...]:
@@ -328,7 +288,7 @@ def checkpoints(limit: int) -> tuple[int, ...]:
     return (*[q for q in marks if q < limit][-3:], limit)
 
 
-def summarise(setting: Record, rows: Sequence[Row], randomised: bool) -> Summary:
+def summarise(setting: Setting, rows: Sequence[Row], randomised: bool) -> Summary:
     """The numbers of a setting.
 
     They hold the success rate at a few numbers of queries or, of a search for the fewest pixels,
@@ -338,7 +298,7 @@ def summarise(setting: Record, rows: Sequence[Row], randomised: bool) -> Summary
     return Summary.of(rows, setting.queries, marks, randomised, setting.fewest)
 
 
-def as_dict(setting: Record, row: Row) -> dict[str, Any]:
+def as_dict(setting: Setting, row: Row) -> dict[str, Any]:
     """A row with its setting, without what differs from run to run.
 
     ``pixels_needed`` is that of a search for the fewest pixels; None if the image was not fooled.
@@ -371,7 +331,7 @@ def as_dict(setting: Record, row: Row) -> dict[str, Any]:
 
 
 def _result(
-    setting: Record,
+    setting: Setting,
     rows: Sequence[Row],
     originals: Originals,
     randomised: bool,

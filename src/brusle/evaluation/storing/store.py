@@ -4,14 +4,10 @@ There is one row for each attack on one problem (image, label, target), written 
 it is finished and verified, and only then shown as done. A process that is killed loses what was
 in flight and nothing else. Readers do not disturb the writer (write-ahead log), and there is one
 writer at a time (a lock that the system releases with the process).
-
-Every row of every table carries a checksum of its other columns. It tells damage, and changes by a
-hand that did not know of it; it is no signature.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -19,155 +15,27 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, field, fields
-from itertools import pairwise
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Literal, get_args
+from typing import IO, Any, get_args, get_type_hints
 
-import numpy as np
-import torch
-from pydantic import NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
-from torch import Tensor
+from pydantic import ValidationError
+from pydantic_core import from_json
 
 from brusle.errors import DataError
-from brusle.evaluation.storing.about import read_fact, reason
-from brusle.evaluation.storing.database import connect, in_words, is_frozen, layout, layout_of
+from brusle.evaluation.record import FORMAT, About, Row, Setting
+from brusle.evaluation.storing import schema
+from brusle.evaluation.storing.database import connect, in_words, is_frozen, layout, private_copy
 from brusle.evaluation.storing.locking import LOCK, identity, is_written, open_lock, take
-from brusle.files import require_plain, slug
-from brusle.results import AttackResult, Status
-from brusle.search import Needs
-from brusle.text import storable
+from brusle.evaluation.storing.migrations import is_old, migrate
+from brusle.evaluation.storing.schema import CHANGED, Damaged, checksum, with_checksum
+from brusle.files import require_plain
+from brusle.results import Status
 from brusle.trouble import tells_of_trouble
 
-GoalName = Literal["untargeted", "targeted"]
 FILE = "results.sqlite"
-_FORMAT = "brusle-results-3"
-_SCHEMA = """
-CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum TEXT NOT NULL);
-CREATE TABLE settings (
-    id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, description TEXT NOT NULL,
-    checksum TEXT NOT NULL
-);
-CREATE TABLE images (
-    name TEXT PRIMARY KEY, label INTEGER NOT NULL, sha256 TEXT NOT NULL, checksum TEXT NOT NULL
-) WITHOUT ROWID;
-"""
-
-
-@dataclass(frozen=True)
-class Record:
-    """A setting as it is stored: an attack with its budgets, a goal and a seed.
-
-    Attributes:
-        number: of the setting in its store.
-        attack: name of the attack, with the options that differ from their defaults.
-        goal: "untargeted" or "targeted".
-        pixels: pixel budget.
-        queries: query limit.
-        seed: the seed.
-        eot: answers that were averaged for every candidate.
-        needs: what the attack needs of a victim: labels, scores or gradients.
-        problems: how many problems the last plan has that asked for it.
-        options: all options of the attack.
-    """
-
-    number: int
-    attack: str
-    goal: GoalName
-    pixels: PositiveInt
-    queries: PositiveInt
-    seed: int
-    eot: PositiveInt
-    needs: Needs
-    problems: NonNegativeInt
-    options: dict[str, Any] = field(default_factory=dict, compare=False)
-
-    @property
-    def name(self) -> str:
-        """The attack, and what else is not as usual."""
-        return self.attack + self._unusual
-
-    @property
-    def minimal(self) -> bool:
-        """Whether this is a search for the fewest pixels (`brusle.attacks.Minimal`).
-
-        Its options, and no others, are an attack and the total of queries.
-        """
-        return self.options.keys() == {"attack", "total"}
-
-    @property
-    def fewest(self) -> int | None:
-        """Pixel limit of a search for the fewest pixels; None of other attacks."""
-        return self.pixels if self.minimal else None
-
-    @property
-    def family(self) -> tuple[object, ...]:
-        """What is equal in settings that differ in their seed alone."""
-        return self.attack, self.goal, self.pixels, self.queries, self.eot, self.minimal
-
-    @property
-    def title(self) -> str:
-        """For people."""
-        return f"{self.attack} {self.goal}, {self.pixels} px{self._unusual}"
-
-    @property
-    def _unusual(self) -> str:
-        eot = f", eot {self.eot}" if self.eot > 1 else ""
-        return eot + (f", seed {self.seed}" if self.seed else "")
-
-    @property
-    def slug(self) -> str:
-        """For names of folders; different for all settings of a store."""
-        return f"{self.number:02d}-{slug(self.title)[:100]}"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One finished attack on one problem.
-
-    Attributes:
-        problem: id of the problem, a hash of image, label and target.
-        image: what the image is called.
-        label: true label.
-        target: label to reach; None if untargeted.
-        status: as in `brusle.results.AttackResult`.
-        stable: the success can be repeated.
-        queries: queries of the attack.
-        clean: ledger; so are ``initial``, ``search``, ``verify``, ``lost`` and ``backward``.
-        pixels: changed pixels of the final image.
-        clean_label: what the victim says to the clean image; -1 if unknown.
-        final_label: what it says to the final image.
-        loss: of the final image; NaN if there was no attack.
-        scores: of the final image, as float64 bytes.
-        edits: changed pixels of the final image, see `pack_edits`.
-        found_by: which attack of an ensemble was successful.
-        error: reason of the statuses "error" and "unverified".
-        seconds: wall-clock time of the attack, beside others in its batch.
-    """
-
-    problem: int
-    image: str
-    label: int
-    target: int | None
-    status: Status
-    stable: bool
-    queries: int
-    clean: int
-    initial: int
-    search: int
-    verify: int
-    lost: int
-    backward: int
-    pixels: int
-    clean_label: int
-    final_label: int
-    loss: float
-    scores: bytes
-    edits: bytes
-    found_by: str
-    error: str
-    seconds: float
+_FAULTY: tuple[Status, ...] = ("error", "unverified")
 
 
 @dataclass(frozen=True)
@@ -183,76 +51,8 @@ class Retries:
     retry_errors: int
 
 
-_FAULTY: tuple[Status, ...] = ("error", "unverified")
-_IS_FAULTY = "status IN (?, ?)"
-_TYPES = {"int": "INTEGER", "str": "TEXT", "float": "REAL", "bytes": "BLOB", "bool": "INTEGER"}
-_PYTHON = {"INTEGER": int, "TEXT": str, "REAL": float, "BLOB": bytes}
-_COLUMNS = {f.name: _TYPES.get(str(f.type).split(" ")[0], "TEXT") for f in fields(Row)}
-_MAY_BE_NULL = ("target", "loss")
-_RECORD, _DESCRIPTION = TypeAdapter(Record), TypeAdapter(dict[str, Any])
-
-
-def _schema() -> str:
-    columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
-    setting = "setting INTEGER NOT NULL REFERENCES settings"
-    end = "checksum TEXT NOT NULL, PRIMARY KEY (setting, problem)"
-    return f"{_SCHEMA}CREATE TABLE rows ({setting}, {columns}, {end}) WITHOUT ROWID"
-
-
-def checksum(*values: Any) -> str:
-    """Of what the other columns of a row hold, in their order and as SQLite gives them."""
-    return hashlib.sha256(ascii(values).encode()).hexdigest()[:16]
-
-
-def rows_of(result: AttackResult, which: Sequence[int], names: Sequence[str]) -> list[Row]:
-    """Rows of the problems ``which`` of a result, whose images are called ``names``."""
-    problems, made = result.problems, []
-    for i in which:
-        edits = pack_edits(problems.images[i], result.images[i])
-        made.append(
-            Row(
-                problem=int(problems.ids[i]),
-                image=names[i],
-                label=int(problems.labels[i]),
-                target=None if problems.targets is None else int(problems.targets[i]),
-                status=result.status[i],
-                stable=bool(result.stable[i]),
-                queries=int(result.queries[i]),
-                **result.ledger.row(i),
-                pixels=len(edits) // (4 + problems.shape[0]),
-                clean_label=int(result.clean_labels[i]),
-                final_label=int(result.labels[i]),
-                loss=float(result.losses[i]),
-                scores=result.scores[i].double().numpy().tobytes(),
-                edits=edits,
-                found_by=result.found_by[i],
-                error=storable(result.errors.get(i, "")),
-                seconds=float(result.times[i]),
-            )
-        )
-    return made
-
-
-def pack_edits(original: Tensor, image: Tensor) -> bytes:
-    """Changed pixels of one ``(c, h, w)`` image: positions, then their 8-bit levels."""
-    changed = (original != image).any(0).flatten().nonzero()[:, 0]
-    levels = (image.flatten(1)[:, changed] * 255).round().to(torch.uint8).T.contiguous()
-    return changed.numpy().astype("<u4").tobytes() + levels.numpy().tobytes()
-
-
-def unpack_edits(packed: bytes, original: Tensor) -> Tensor:
-    """The image that `pack_edits` has packed."""
-    c = original.shape[0]
-    count = len(packed) // (4 + c)
-    index = np.frombuffer(packed[: 4 * count], dtype="<u4").astype(np.int64)
-    levels = np.frombuffer(packed[4 * count :], dtype=np.uint8).reshape(count, c).copy()
-    image = original.flatten(1).clone()
-    image[:, torch.from_numpy(index)] = torch.from_numpy(levels).T.float() / 255
-    return image.view_as(original)
-
-
 @dataclass(frozen=True)
-class Found:
+class ExaminedRow:
     """A row as it was found in the store.
 
     Attributes:
@@ -326,7 +126,8 @@ class Store:
         with store._closed_if_useless():
             if not store._has_begun():
                 raise _no_run(folder)
-            store._check_format()
+            store._read_as_new()
+            store._require_sound()
         return store
 
     @classmethod
@@ -364,32 +165,30 @@ class Store:
             self._lock.close()
             self._lock = None
 
-    def about(self) -> dict[str, Any]:
-        """What was noted with `note`."""
+    def about(self) -> About | None:
+        """What the store says about its run; None before that has begun."""
         with self._guard():
-            found = self._connection.execute("SELECT * FROM about").fetchall()
-        self._check(found, "fact")
-        try:
-            return {key: read_fact(key, value) for key, value, _ in found}
-        except DataError as error:
-            raise self._damage(str(error)) from error
+            return _about(self._connection)
 
-    def note(self, facts: Mapping[str, Any]) -> None:
-        """Write facts about the run; a fact of the same name is replaced."""
-        items = [_summed(key, json.dumps(value)) for key, value in facts.items()]
+    def write_about(self, about: About) -> None:
+        """Say this about the run, instead of what was said before."""
+        facts = about.model_dump(mode="json").items()
         with self._guard():
-            self._connection.executemany("INSERT OR REPLACE INTO about VALUES (?, ?, ?)", items)
+            self._connection.executemany(
+                "INSERT OR REPLACE INTO about VALUES (?, ?, ?)",
+                [with_checksum(name, json.dumps(value)) for name, value in facts],
+            )
 
-    def know(self, images: Sequence[tuple[str, int, str]]) -> None:
-        """Write name, label and hash of images; they must not contradict what is known."""
+    def add_images(self, images: Mapping[str, tuple[int, str]]) -> None:
+        """Write label and hash of images, by name; they must not contradict what is stored."""
         known = self.images()
-        for name, *facts in images:
-            if known.get(name, tuple(facts)) != tuple(facts):
+        for name, facts in images.items():
+            if known.get(name, facts) != facts:
                 raise DataError(
                     f"the run folder has results of another image {name} (its pixels or label "
                     f"differ): choose another --out"
                 )
-        items = [_summed(str(name), label, sha256) for name, label, sha256 in images]
+        items = [with_checksum(str(name), *facts) for name, facts in images.items()]
         with self._guard():
             self._connection.executemany("INSERT OR IGNORE INTO images VALUES (?, ?, ?, ?)", items)
 
@@ -397,46 +196,34 @@ class Store:
         """Label and hash of all images, by name."""
         with self._guard():
             found = self._connection.execute("SELECT * FROM images").fetchall()
-        self._check(found, "image")
-        if not all(isinstance(label, int) for _, label, *_ in found):
-            raise self._damage("the label of an image is no number")
+            schema.require_unchanged(found, "image")
+            if not all(isinstance(label, int) for _, label, *_ in found):
+                raise Damaged("the label of an image is no number")
         return {name: (label, sha256) for name, label, sha256, _ in found}
 
-    def setting(self, key: str, description: Mapping[str, Any]) -> Record:
-        """The setting of this key, new if there is none; the description may change."""
-        text = json.dumps(description)
+    def add_setting(self, setting: Setting) -> Setting:
+        """The setting with its number, a new one if there is none of its key."""
+        text = setting.model_dump_json(exclude={"number"})
         with self._guard():
             self._connection.execute(
                 "INSERT INTO settings (key, description, checksum) VALUES (?, ?, ?) "
                 "ON CONFLICT (key) DO UPDATE SET (description, checksum) = "
                 "(excluded.description, excluded.checksum)",
-                _summed(key, text),
+                with_checksum(setting.key, text),
             )
-            found = self._connection.execute("SELECT id FROM settings WHERE key = ?", (key,))
-            return Record(int(found.fetchone()[0]), **description)
+            found = self._connection.execute(
+                "SELECT id FROM settings WHERE key = ?", (setting.key,)
+            )
+            return setting.model_copy(update={"number": int(found.fetchone()[0])})
 
-    def settings(self) -> list[Record]:
+    def settings(self) -> list[Setting]:
         """All settings, in the order in which they were first asked for."""
-        return list(self.keys().values())
+        return list(self.settings_by_key().values())
 
-    def keys(self) -> dict[str, Record]:
+    def settings_by_key(self) -> dict[str, Setting]:
         """The same by the keys that they were stored under."""
         with self._guard():
-            found = self._connection.execute("SELECT * FROM settings ORDER BY id").fetchall()
-        self._check([columns for _, *columns in found], "setting")
-        return {key: self._record(number, text) for number, key, text, _ in found}
-
-    def _record(self, number: int, text: str) -> Record:
-        try:
-            described = _DESCRIPTION.validate_json(text)
-            strange = described.keys() - {f.name for f in fields(Record)}
-            if strange or "number" in described:
-                raise self._damage(f"setting {number} has a strange key in its description")
-            return _RECORD.validate_json(json.dumps({"number": number} | described), strict=True)
-        except ValidationError as error:
-            raise self._damage(
-                f"the description of setting {number} cannot be read ({reason(error)})"
-            ) from error
+            return _settings(self._connection)
 
     def done(self, setting: int, retry_errors: bool = False) -> dict[int, Status]:
         """Ids and statuses of the problems that need not be run again.
@@ -454,22 +241,22 @@ class Store:
         """How many rows will be run again, and by what."""
         faulty = [
             row
-            for record in self.settings()
-            for row in self.rows(record.number)
+            for setting in self.settings()
+            for row in self.rows(setting.number)
             if row.status in _FAULTY
         ]
         troubles = sum(tells_of_trouble(row.error) for row in faulty)
         return Retries(troubles, len(faulty) - troubles)
 
-    def add(self, setting: int, rows: Sequence[Row]) -> None:
+    def add_rows(self, setting: int, rows: Sequence[Row]) -> None:
         """Write rows in one transaction; when this returns, they are on the disk.
 
         A row takes the place of an error and of what was not verified, and of nothing else.
         """
-        marks = ", ".join("?" * (len(_COLUMNS) + 2))
-        values = [_summed(setting, *_values(row)) for row in rows]
+        marks = ", ".join("?" * (len(_KINDS) + 2))
+        values = [with_checksum(setting, *_values(row)) for row in rows]
         old = [(setting, row.problem, *_FAULTY) for row in rows]
-        where = f"setting = ? AND problem = ? AND {_IS_FAULTY}"
+        where = "setting = ? AND problem = ? AND status IN (?, ?)"
         with self._guard():
             self._connection.executemany(f"DELETE FROM rows WHERE {where}", old)
             self._connection.executemany(f"INSERT INTO rows VALUES ({marks})", values)
@@ -486,78 +273,60 @@ class Store:
             rows.append(found.row)
         return rows
 
-    def examine(self, setting: int) -> list[Found]:
+    def examine(self, setting: int) -> list[ExaminedRow]:
         """The finished attacks of a setting, and what is wrong with how they are stored."""
         with self._guard():
             found = self._connection.execute(
                 "SELECT * FROM rows WHERE setting = ?", (setting,)
             ).fetchall()
-        return [_examine(columns) for columns in found]
+        return [_examined(columns) for columns in found]
 
     def counts(self) -> dict[int, dict[str, int]]:
         """How many rows of each status every setting has."""
         counts: dict[int, dict[str, int]] = {}
-        for record in self.settings():
-            for row in self.rows(record.number):
-                mine = counts.setdefault(record.number, {})
+        for setting in self.settings():
+            for row in self.rows(setting.number):
+                mine = counts.setdefault(setting.number, {})
                 mine[row.status] = mine.get(row.status, 0) + 1
         return counts
 
     def _prepare(self) -> None:
         with self._guard():
-            if not self._layout():
-                self._connection.executescript(f"BEGIN; {_schema()}; {_FIRST_FACT}; COMMIT")
-        self._check_format()
+            if not layout(self._connection):
+                schema.create(self._connection)
+            elif is_old(self._connection):
+                _migrate(self._connection)
+        self._require_sound()
+
+    def _read_as_new(self) -> None:
+        """Go on with a copy of this version's format, if the file is of an older one."""
+        with self._guard():
+            if not is_old(self._connection):
+                return
+            schema.require_sound(self._connection)
+            old, self._connection = self._connection, private_copy(self._connection)
+        old.close()
+        with self._guard():
+            _migrate(self._connection)
 
     def _has_begun(self) -> bool:
         """Whether the writer has made its tables, which it does at once."""
         with self._guard():
-            return bool(self._layout())
+            return bool(layout(self._connection))
 
-    def _check_format(self) -> None:
+    def _require_sound(self) -> None:
         """Raise unless this is a whole store of this version, and nothing else."""
         with self._guard():
-            tables = [name for kind, name, _ in self._layout() if kind == "table"]
-            found = None
-            if "about" in tables:
-                found = self._connection.execute(
-                    "SELECT value FROM about WHERE key = 'format'"
-                ).fetchone()
-        found = found and " ".join(str(found[0])[:40].strip('"').split())
-        if found != _FORMAT:
-            raise DataError(f"{self._name} is of format {found}, not {_FORMAT}: another version")
+            found = schema.stated_format(self._connection)
+        if found != FORMAT:
+            raise DataError(
+                f"{self._name} is of format {found}, not {FORMAT}: take the version of brusle that "
+                f"wrote it"
+            )
         with self._guard():
-            if self._layout() != layout_of(_schema()):
-                raise sqlite3.DatabaseError("its tables are not those that brusle makes")
-            verdict = self._connection.execute("PRAGMA integrity_check").fetchone()[0]
-            if verdict != "ok":
-                raise sqlite3.DatabaseError(verdict)
-            if self._connection.execute("PRAGMA foreign_key_check").fetchone():
-                raise sqlite3.DatabaseError("it has rows of a setting that it does not have")
-            # some versions of SQLite do not look at the order of tables without row ids
-            self._check_order("SELECT setting, problem FROM rows")
-            self._check_order("SELECT name FROM images")
-        for look in (self.about, self.keys, self.images):
+            schema.require_sound(self._connection)
+        for look in (self.about, self.settings, self.images):
             look()  # raises if something is not as it was stored
-
-    def _check_order(self, query: str) -> None:
-        """Raise if keys are not found in their order, where SQLite would look for them in vain."""
-        keys = self._connection.execute(query).fetchall()
-        try:
-            ordered = all(one < other for one, other in pairwise(keys))
-        except TypeError:  # a text among numbers
-            ordered = False
-        if not ordered:
-            raise sqlite3.DatabaseError("rows are out of order")
-
-    def _layout(self) -> list[tuple[str, str, str]]:
-        return layout(self._connection)
-
-    def _check(self, found: Sequence[Sequence[Any]], what: str) -> None:
-        """Raise unless all rows, with their checksums at the end, are as they were stored."""
-        for name, *values, stated in found:
-            if checksum(name, *values) != stated:
-                raise self._damage(f"{what} {name!r}: {_CHANGED}")
 
     def _damage(self, found: str) -> DataError:
         return DataError(
@@ -583,6 +352,8 @@ class Store:
                 yield
         except sqlite3.Error as error:
             raise DataError(f"{self._name}: {in_words(error)}") from error
+        except Damaged as error:
+            raise self._damage(str(error)) from error
         except UnicodeDecodeError as error:  # SQLite's message quotes what is there
             raise self._damage("a name in it is no text") from error
 
@@ -606,33 +377,96 @@ def _no_run(folder: str | Path) -> DataError:
     return DataError(f"{folder} holds no run: give the folder of an evaluation (--out)")
 
 
-_CHANGED = "its checksum does not fit"
-_STATED = json.dumps(_FORMAT)
-_FIRST_FACT = f"INSERT INTO about VALUES ('format', '{_STATED}', '{checksum('format', _STATED)}')"
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring a store to this version's format; raises if what it holds cannot be read then."""
+    migrate(connection)
+    _about(connection)
+    _settings(connection)
 
 
-def _summed(*values: Any) -> tuple[Any, ...]:
-    return (*values, checksum(*values))
+def _about(connection: sqlite3.Connection) -> About | None:
+    """What the JSON of each fact says; raises if that is damaged or of another type."""
+    found = connection.execute("SELECT * FROM about").fetchall()
+    schema.require_unchanged(found, "fact")
+    schema.require_text(found)
+    facts = {name: text for name, text, _ in found}
+    if facts.keys() <= {"format"}:
+        return None
+    for name, text in facts.items():
+        try:
+            from_json(text)
+        except ValueError as error:
+            raise Damaged(f"what it says about {name!r} cannot be read ({error})") from error
+    whole = ", ".join(f"{json.dumps(name)}: {text}" for name, text in facts.items())
+    try:
+        about = About.model_validate_json(f"{{{whole}}}", strict=True)
+    except ValidationError as error:
+        fact = error.errors()[0]["loc"][0]
+        raise Damaged(f"what it says about {fact!r} cannot be read ({_reason(error)})") from error
+    if missing := sorted(About.model_fields.keys() - facts.keys()):
+        raise Damaged(f"it says nothing about {missing[0]!r}")
+    return about
+
+
+def _settings(connection: sqlite3.Connection) -> dict[str, Setting]:
+    """By their keys; raises if one is damaged."""
+    found = connection.execute("SELECT * FROM settings ORDER BY id").fetchall()
+    described = [columns for _, *columns in found]
+    schema.require_unchanged(described, "setting")
+    schema.require_text(described)
+    return {key: _setting(number, text) for number, key, text, _ in found}
+
+
+def _setting(number: int, text: str) -> Setting:
+    try:
+        setting = Setting.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        raise Damaged(
+            f"the description of setting {number} cannot be read ({_reason(error)})"
+        ) from error
+    if "number" in setting.model_fields_set:
+        raise Damaged(f"setting {number} has a number in its description")
+    if missing := sorted(Setting.model_fields.keys() - setting.model_fields_set - {"number"}):
+        raise Damaged(f"the description of setting {number} says nothing about {missing[0]!r}")
+    return setting.model_copy(update={"number": number})
+
+
+def _reason(error: ValidationError) -> str:
+    """The first thing that pydantic found, in a few words."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{place}: {first['msg']}" if place else first["msg"]
 
 
 def _values(row: Row) -> Iterator[Any]:
     """What SQLite holds of a row: it knows neither truth values nor NaN nor a zero below zero."""
-    for (name, kind), value in zip(_COLUMNS.items(), astuple(row), strict=True):
+    for (name, kind), value in zip(_KINDS.items(), astuple(row), strict=True):
         missing = value is None or (name == "loss" and math.isnan(value))
-        yield None if missing else _PYTHON[kind](value + 0.0 if kind == "REAL" else value)
+        stored = int if kind is bool else kind
+        yield None if missing else stored(value + 0.0 if kind is float else value)
 
 
-def _examine(columns: Sequence[Any]) -> Found:
+def _examined(columns: Sequence[Any]) -> ExaminedRow:
     """One row of the table, with its setting in front and its checksum at the end."""
     setting, *values, stated = columns
-    named = dict(zip(_COLUMNS, values, strict=True))
+    named = dict(zip(_KINDS, values, strict=True))
     image = str(named["image"])
-    for name, kind in _COLUMNS.items():
-        missing = named[name] is None and name in _MAY_BE_NULL
-        if not missing and not isinstance(named[name], _PYTHON[kind]):
-            return Found(image, None, f"its {name} is no {_PYTHON[kind].__name__}")
-    if named["status"] not in get_args(Status) or named["stable"] not in (0, 1):
-        return Found(image, None, "its status, or whether it is stable, is none that there is")
-    loss = math.nan if named["loss"] is None else named["loss"]
-    row = Row(**named | {"stable": bool(named["stable"]), "loss": loss})
-    return Found(image, row, "" if checksum(setting, *values) == stated else _CHANGED)
+    named["stable"] = {0: False, 1: True}.get(named["stable"], named["stable"])
+    named["loss"] = math.nan if named["loss"] is None else named["loss"]
+    for name, kind in _KINDS.items():
+        missing = named[name] is None and name == "target"
+        if not missing and not isinstance(named[name], kind):
+            return ExaminedRow(image, None, f"its {name} is no {kind.__name__}")
+    if named["status"] not in get_args(Status):
+        return ExaminedRow(image, None, "its status is none that there is")
+    fault = "" if checksum(setting, *values) == stated else CHANGED
+    return ExaminedRow(image, Row(**named), fault)
+
+
+def _kind(hint: Any) -> type:
+    """The Python type of a column; what may be missing has two."""
+    kind: type = str if hint is Status else (get_args(hint) or (hint,))[0]
+    return kind
+
+
+_KINDS = {name: _kind(hint) for name, hint in get_type_hints(Row).items()}
