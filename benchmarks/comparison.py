@@ -36,7 +36,7 @@ from brusle.attacks import (
     SparseRS,
 )
 from brusle.attacks.base import AnyAttack
-from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.statistics import Rate
 
 BUDGETS = {"targeted": (10, 20, 40), "untargeted": (1, 3, 5)}
 MARKS = (100, 200, 300, 400, 500)

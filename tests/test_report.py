@@ -6,8 +6,8 @@ from PIL import Image
 
 from brusle.attacks import BruSLe
 from brusle.errors import InputError
+from brusle.evaluation.statistics import success_steps
 from brusle.evaluation.storing.store import rows_of
-from brusle.report.curves import success_steps
 from brusle.report.gallery import PICTURES, Example, count, gallery, perturbation
 
 

@@ -26,8 +26,9 @@ from brusle.allocation import keep_freed_memory
 from brusle.batching import Found, Stage
 from brusle.errors import InputError, VictimError, VictimUnavailable
 from brusle.oracle import Memory, Oracle, Victim, check_eot, check_shape, traits
+from brusle.outcomes import Status
 from brusle.problems import Edits, Problems
-from brusle.results import AttackResult, Status
+from brusle.results import AttackResult
 from brusle.search import Attack, Searching
 from brusle.starting import Starts
 from brusle.verify import verify

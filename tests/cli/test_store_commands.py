@@ -16,7 +16,7 @@ import brusle
 from brusle.attacks import BruSLe, SparseRS
 from brusle.cli.status import look
 from brusle.data import load, read_image
-from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.statistics import Rate
 from brusle.evaluation.storing.locking import is_written
 from brusle.evaluation.storing.store import Store
 

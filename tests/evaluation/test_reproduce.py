@@ -17,7 +17,7 @@ from brusle.evaluation.paper.reproduce import (
     jobs,
     reproduce,
 )
-from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.statistics import Rate
 from brusle.evaluation.storing.store import Store
 from brusle.report.reproduction import all_blocks, blocks, claims, markdown, notes, picture
 

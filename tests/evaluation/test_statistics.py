@@ -4,9 +4,9 @@ import random
 import pytest
 
 from brusle.errors import InputError
-from brusle.evaluation.statistics.rates import Rate
-from brusle.evaluation.statistics.summaries import (
+from brusle.evaluation.statistics import (
     Cost,
+    Rate,
     Summary,
     area_under_curve,
     by_label,

@@ -2,7 +2,7 @@ import pytest
 from stores import make_run, minimal, needing, row, rows_of, setting
 
 from brusle.errors import InputError
-from brusle.evaluation.statistics.summaries import compare
+from brusle.evaluation.statistics import compare
 from brusle.evaluation.storing.store import Record
 from brusle.report.comparison import across, compare_runs, match, within
 from brusle.report.tables import estimate

@@ -4,7 +4,7 @@ import pytest
 from matplotlib.colors import to_hex
 from stores import make_run, minimal, needing, rows_of, setting
 
-from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.statistics import Rate
 from brusle.report.curves import COLOURS, MOST_BANDS, attack_colours, curve, figure, run_curves
 
 FEW, MANY = rows_of([10] * 6, 6), rows_of([10] * 6 + [40] * 3, 3)

@@ -15,8 +15,7 @@ from tampering import tamper
 
 from brusle.data import Dataset
 from brusle.errors import InputError
-from brusle.evaluation.statistics.rates import Rate
-from brusle.evaluation.statistics.summaries import Estimate
+from brusle.evaluation.statistics import Estimate, Rate
 from brusle.evaluation.storing.manifest import image_hash
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import Store, pack_edits

@@ -103,6 +103,7 @@ def command(
     from brusle.files import name_beside
     from brusle.names import require_ending
     from brusle.oracle import Oracle, check_shape, traits
+    from brusle.outcomes import FAULTY
     from brusle.report.effects import FORMATS, follow, require_bandit
     from brusle.report.gallery import PICTURES, Example, class_name, count, gallery
 
@@ -166,7 +167,7 @@ def command(
         say(f"{before} -> {after}: {effort}; {held}, {where}")
     else:
         say(_why_not(result, before, class_name(names, truth)))
-    if result.status[0] in ("error", "unverified"):
+    if result.status[0] in FAULTY:
         return VICTIM_FAILED
     return 0 if found else NOT_FOUND
 
@@ -206,9 +207,11 @@ def class_number(text: str, names: Sequence[str]) -> int:
 
 
 def _why_not(result: AttackResult, seen: str, truth: str) -> str:
+    from brusle.outcomes import FAULTY
+
     if result.status[0] == "skipped":
         return f"not attacked: the victim sees {seen}, which is not the given label {truth}"
-    if result.status[0] in ("error", "unverified"):
+    if result.status[0] in FAULTY:
         return f"{result.status[0]}: {result.errors[0]}"
     limit = f"{result.attack.pixels} pixels and {result.attack.queries} queries"
     return f"still {seen}: no adversarial image found within {limit}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from brusle.evaluation.statistics.summaries import Estimate
+from brusle.evaluation.statistics import Estimate
 from brusle.report.curves import COLOURS, Point
 from brusle.report.markup import Html, join, tag
 

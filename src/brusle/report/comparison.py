@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from brusle.errors import InputError
-from brusle.evaluation.statistics.rates import Rate, or_none
-from brusle.evaluation.statistics.summaries import (
+from brusle.evaluation.statistics import (
     Comparison,
     Match,
     PixelsNeeded,
+    Rate,
     Spread,
     compare_matches,
     cost,
@@ -20,6 +20,7 @@ from brusle.evaluation.statistics.summaries import (
     spread,
     success_rate,
 )
+from brusle.evaluation.statistics.rates import or_none
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import Record, Row
 from brusle.report.verdicts import Compared, Verdict, Words, verdicts_on

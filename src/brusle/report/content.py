@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from brusle.errors import InputError
-from brusle.evaluation.statistics.rates import Rate, or_none
-from brusle.evaluation.statistics.summaries import (
+from brusle.evaluation.statistics import (
     Estimate,
     Flag,
+    Rate,
     Spread,
     Summary,
     by_label,
@@ -23,11 +23,14 @@ from brusle.evaluation.statistics.summaries import (
     robust_accuracy,
     success_grid,
     success_rate,
+    success_steps,
 )
+from brusle.evaluation.statistics.counting import answered, won
+from brusle.evaluation.statistics.rates import or_none
 from brusle.evaluation.storing.runs import Run, summarise
 from brusle.evaluation.storing.store import Record, Row
+from brusle.outcomes import ATTACKED, FAULTY
 from brusle.report.comparison import Section, within
-from brusle.report.curves import success_steps
 
 MEANINGS = {
     "not-converged": "The query limit is too low to call the remaining images robust.",
@@ -93,8 +96,8 @@ class Part:
             by_label=by_label(rows, limit, setting.fewest),
             by_target=by_target(rows, limit, setting.fewest),
             moves=_moves(rows, limit),
-            pixels=_count(row.pixels for row in rows if row.status == "success"),
-            troubles=_count((row.status, row.error) for row in rows if row.status in _TROUBLES),
+            pixels=_count(row.pixels for row in rows if won(row)),
+            troubles=_count((row.status, row.error) for row in rows if row.status in FAULTY),
         )
 
     @property
@@ -356,9 +359,6 @@ class Content:
         }
 
 
-_TROUBLES = ("error", "unverified")
-
-
 def gather(run: Run, writing: bool = False) -> Content:
     """Read a run; one setting is in memory at a time, or those that are compared.
 
@@ -373,7 +373,7 @@ def gather(run: Run, writing: bool = False) -> Content:
     right: dict[str, bool] = {}
     for setting in run.settings:
         rows = run.stored(setting)
-        right.update({row.image: row.status != "skipped" for row in rows if row.status != "error"})
+        right.update({row.image: row.status in ATTACKED for row in answered(rows)})
         parts.append(Part.of(setting, rows, run.flags.get(setting, []), randomised))
     return Content(
         name="" if run.folder is None else run.folder.resolve().name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from brusle.evaluation.statistics.rates import Rate
-from brusle.evaluation.statistics.summaries import PixelsNeeded, success_rate
+from brusle.evaluation.statistics import PixelsNeeded, Rate, success_steps
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import Record, Row
 from brusle.report.plots import plot_text, save_figure
@@ -63,13 +61,6 @@ class Curve:
             points = [Point(at, rate.value, *rate.interval) for at, rate in steps[0].items()]
             return cls(settings[0], points, 1)
         return cls(replace(settings[0], seed=0), _averaged(steps), len(settings))
-
-
-def success_steps(rows: Sequence[Row], limit: int) -> dict[int, Rate]:
-    """The success rate at 0 queries, wherever it rises, and at the limit."""
-    hits = sorted(row.queries for row in rows if row.status == "success")
-    attacked = success_rate(rows).count
-    return {mark: Rate(bisect_right(hits, mark), attacked) for mark in sorted({0, *hits, limit})}
 
 
 def attack_colours(settings: Iterable[Record]) -> dict[str, int]:

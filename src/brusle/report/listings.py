@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.statistics import Rate
 from brusle.report.comparison import Section
 from brusle.report.content import SHARES, Content, Part, marks_to, pixels, pixels_within
 from brusle.report.gallery import class_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.statistics import Rate
 from brusle.report import listings
 from brusle.report.comparison import Section
 from brusle.report.content import MEANINGS, Content

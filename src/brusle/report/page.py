@@ -12,7 +12,7 @@ from typing import Any
 from PIL import Image
 
 from brusle.errors import BrusleError
-from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.statistics import Rate
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import Record
 from brusle.report import listings

@@ -10,8 +10,7 @@ from rich import box
 from rich.console import Group
 from rich.table import Table
 
-from brusle.evaluation.statistics.rates import Rate
-from brusle.evaluation.statistics.summaries import Estimate, Summary
+from brusle.evaluation.statistics import Estimate, Rate, Summary
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import Record
 from brusle.report.comparison import Line, Section

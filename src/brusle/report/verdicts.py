@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from brusle.evaluation.statistics.summaries import Comparison, Estimate, Match, compare_matches
+from brusle.evaluation.statistics import Comparison, Estimate, Match, compare_matches
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from brusle.evaluation.paper.presets import Claim
-from brusle.evaluation.statistics.rates import Rate, or_none
-from brusle.evaluation.statistics.summaries import (
+from brusle.evaluation.statistics import (
     FEWEST_IMAGES,
     Comparison,
+    Rate,
+    attacked,
     clearly_ahead,
     compare,
     success_rate,
 )
+from brusle.evaluation.statistics.rates import or_none
 from brusle.evaluation.storing.store import Row
 
 Verdict = Literal["held", "within noise", "contradicted"]
@@ -31,7 +33,7 @@ class Reading:
     @property
     def images(self) -> int:
         """How many images they are of."""
-        return len({row.image for row in self.rows if row.status not in ("skipped", "error")})
+        return len({row.image for row in attacked(self.rows)})
 
     def cut(self) -> list[Row]:
         """The rows as a run with that limit would have left them: what came later is a failure."""

@@ -31,8 +31,8 @@ from brusle.evaluation.paper.presets import (
 from brusle.evaluation.running.plan import Plan
 from brusle.evaluation.running.provenance import fingerprint
 from brusle.evaluation.running.runner import evaluate
-from brusle.evaluation.statistics.rates import Z95, Rate
-from brusle.evaluation.statistics.summaries import over_seeds, robust_accuracy, success_rate
+from brusle.evaluation.statistics import Rate, attacked, over_seeds, robust_accuracy, success_rate
+from brusle.evaluation.statistics.rates import Z95
 from brusle.evaluation.storing.manifest import Targets, choose
 from brusle.evaluation.storing.store import Row
 from brusle.files import write_text
@@ -488,8 +488,8 @@ def _measure(
 def _total(rows: Sequence[Row], metric: Metric, mark: int, area: int) -> tuple[float, int]:
     """What the rows of one image add to a mean, and how many they count as."""
     if metric == "mean sparsity":
-        attacked = [row for row in rows if row.status not in ("skipped", "error")]
-        return sum(row.pixels for row in attacked) / area, len(attacked)
+        counted = attacked(rows)
+        return sum(row.pixels for row in counted) / area, len(counted)
     rate = success_rate(rows, mark) if metric == "asr" else robust_accuracy(rows, mark)
     return rate.hits, rate.count
 

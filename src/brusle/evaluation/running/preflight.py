@@ -24,7 +24,8 @@ from brusle.evaluation.running.diagnosis import (
     probes,
 )
 from brusle.evaluation.running.workload import Data, as_source, check_fit, chosen_rows
-from brusle.evaluation.statistics.rates import Rate, or_none
+from brusle.evaluation.statistics import Rate
+from brusle.evaluation.statistics.rates import or_none
 from brusle.oracle import Victim, traits
 from brusle.victims import as_victim, default_batch_size
 from brusle.victims.borrowing import evaluating

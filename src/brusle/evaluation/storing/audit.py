@@ -16,11 +16,10 @@ from brusle.errors import DataError
 from brusle.evaluation.storing.store import Record, Row, unpack_edits
 from brusle.goals import LOSSES, Goal, Output
 from brusle.oracle import COLUMNS, Traits
+from brusle.outcomes import ATTACKED, FAULTY
 from brusle.problems import Problems
 from brusle.verify import STABLE_DRAWS
 
-_CLEAN = ("success", "failed", "unverified")  # statuses of images that were classified correctly
-_FAULTY = ("error", "unverified")
 _NO_ATTACK = ("queries", "pixels", "verify", "backward")  # all 0 where there was no attack
 
 
@@ -52,9 +51,9 @@ class Witness:
             yield f"a success whose final label is {row.final_label}"
 
     def _of_status(self, row: Row) -> Iterator[str]:
-        if bool(row.error) != (row.status in _FAULTY):
+        if bool(row.error) != (row.status in FAULTY):
             yield f"its status is {row.status}, and its error {row.error[:80]!r}"
-        if row.status in _CLEAN and row.clean_label != row.label:
+        if row.status in ATTACKED and row.clean_label != row.label:
             yield f"its status is {row.status}, and its clean label {row.clean_label}"
         if row.stable and row.status != "success":
             yield f"it is stable, and its status {row.status}"

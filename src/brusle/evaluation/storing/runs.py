@@ -18,7 +18,7 @@ from brusle import defences as defence_kinds
 from brusle import victims as victim_kinds
 from brusle.errors import BrusleError, DataError, InputError
 from brusle.evaluation.running.workload import Data, as_source
-from brusle.evaluation.statistics.summaries import Flag, Summary, flags
+from brusle.evaluation.statistics import Flag, Summary, flags
 from brusle.evaluation.storing.about import traits_of
 from brusle.evaluation.storing.audit import rebuild
 from brusle.evaluation.storing.manifest import Manifest, Originals, in_parts

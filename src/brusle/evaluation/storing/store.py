@@ -35,7 +35,8 @@ from brusle.evaluation.storing.about import read_fact, reason
 from brusle.evaluation.storing.database import connect, in_words, is_frozen, layout, layout_of
 from brusle.evaluation.storing.locking import LOCK, identity, is_written, open_lock, take
 from brusle.files import require_plain, slug
-from brusle.results import AttackResult, Status
+from brusle.outcomes import FAULTY, Status
+from brusle.results import AttackResult
 from brusle.search import Needs
 from brusle.text import storable
 from brusle.trouble import tells_of_trouble
@@ -183,7 +184,6 @@ class Retries:
     retry_errors: int
 
 
-_FAULTY: tuple[Status, ...] = ("error", "unverified")
 _IS_FAULTY = "status IN (?, ?)"
 _TYPES = {"int": "INTEGER", "str": "TEXT", "float": "REAL", "bytes": "BLOB", "bool": "INTEGER"}
 _PYTHON = {"INTEGER": int, "TEXT": str, "REAL": float, "BLOB": bytes}
@@ -447,7 +447,7 @@ class Store:
         return {
             row.problem: row.status
             for row in self.rows(setting)
-            if row.status not in _FAULTY or not (retry_errors or tells_of_trouble(row.error))
+            if row.status not in FAULTY or not (retry_errors or tells_of_trouble(row.error))
         }
 
     def retries(self) -> Retries:
@@ -456,7 +456,7 @@ class Store:
             row
             for record in self.settings()
             for row in self.rows(record.number)
-            if row.status in _FAULTY
+            if row.status in FAULTY
         ]
         troubles = sum(tells_of_trouble(row.error) for row in faulty)
         return Retries(troubles, len(faulty) - troubles)
@@ -468,7 +468,7 @@ class Store:
         """
         marks = ", ".join("?" * (len(_COLUMNS) + 2))
         values = [_summed(setting, *_values(row)) for row in rows]
-        old = [(setting, row.problem, *_FAULTY) for row in rows]
+        old = [(setting, row.problem, *FAULTY) for row in rows]
         where = f"setting = ? AND problem = ? AND {_IS_FAULTY}"
         with self._guard():
             self._connection.executemany(f"DELETE FROM rows WHERE {where}", old)
