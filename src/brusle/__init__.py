@@ -13,7 +13,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from brusle.finishing import on_finished
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from brusle import attacks, data, defences, evaluation, report, victims, zoo
     from brusle.attacks import minimise
     from brusle.errors import BrusleError, DataError, InputError, VictimError, VictimUnavailable
@@ -71,6 +75,13 @@ __all__ = [
     "victims",
     "zoo",
 ]
+
+
+@on_finished
+def _write_files(run: Run, folder: Path) -> None:
+    from brusle.report.run_folder import write_files
+
+    write_files(run, folder)
 
 
 def __getattr__(name: str) -> Any:

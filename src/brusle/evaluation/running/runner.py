@@ -21,11 +21,11 @@ from brusle.evaluation.running.provenance import fingerprint, notes_on_weights, 
 from brusle.evaluation.running.starts import StartingImages
 from brusle.evaluation.running.workload import GOALS, Data, Workload, check_fit
 from brusle.evaluation.storing.about import likeness
-from brusle.evaluation.storing.export import write_folder
 from brusle.evaluation.storing.manifest import Manifest, Targets
 from brusle.evaluation.storing.pending import Pending
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import GoalName, Record, Row, Store
+from brusle.finishing import write_out
 from brusle.names import DEFAULT_ATTACKS
 from brusle.oracle import Victim, traits
 from brusle.session import Progress, check_needs, notes_on
@@ -142,7 +142,7 @@ def evaluate(
         run.start_queries = starting.queries
         run.seconds = time.monotonic() - began
         if folder is not None:
-            _write_out(run, folder)
+            write_out(run, folder)
         if pending is not None:
             pending.close()
         store.release()
@@ -157,15 +157,6 @@ def evaluate(
         store.close()
         raise
     return run
-
-
-def _write_out(run: Run, folder: Path) -> None:
-    """What people look at first in a run folder, made from what is stored."""
-    # here and not above: pictures read runs, and know who makes them as little as tables do
-    from brusle.report.pictures import write_pictures
-
-    write_folder(run, folder)
-    write_pictures(run, folder)
 
 
 def _check(settings: Sequence[Setting], work: Workload, victim: Victim) -> None:

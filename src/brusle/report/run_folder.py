@@ -1,12 +1,19 @@
-"""The pictures of a run folder: what a finished evaluation shows at a glance."""
+"""The files of a run folder that people look at first, made from what is stored."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from brusle.evaluation.storing.export import write_folder
 from brusle.evaluation.storing.runs import Run
 from brusle.report.curves import curve
 from brusle.report.gallery import gallery, run_examples
+
+
+def write_files(run: Run, folder: Path) -> None:
+    """Write rows, summary, adversarial images and pictures."""
+    write_folder(run, folder)
+    write_pictures(run, folder)
 
 
 def write_pictures(run: Run, folder: Path) -> None:
