@@ -5,7 +5,7 @@ from brusle.errors import InputError
 from brusle.evaluation.statistics import compare
 from brusle.evaluation.storing.store import Record
 from brusle.report.comparison import across, compare_runs, match, within
-from brusle.report.tables import estimate
+from brusle.report.wording import estimate
 
 BASE = rows_of([10] * 10, 10)  # 10 of 20, mean (10 * 10 + 10 * 100) / 20 = 55
 OTHER = rows_of([10] * 10 + [60] * 6, 4)  # 16 of 20, mean (100 + 360 + 400) / 20 = 43

@@ -105,7 +105,8 @@ def command(
     from brusle.oracle import Oracle, check_shape, traits
     from brusle.outcomes import FAULTY
     from brusle.report.effects import FORMATS, follow, require_bandit
-    from brusle.report.gallery import PICTURES, Example, class_name, count, gallery
+    from brusle.report.gallery import PICTURES, Example, write_gallery
+    from brusle.report.wording import class_name, count
 
     for asked, endings in ((out, (".png",)), (picture, PICTURES), (effects, FORMATS)):
         if asked is not None:
@@ -151,7 +152,7 @@ def command(
         if picture is not None:
             note = f"{count(changed, 'pixel')}, {count(spent, 'query')}"
             example = Example(original, result.images[0], before, after, note)
-            gallery([example], picture, f"{image.name} and {victim}", columns=1)
+            write_gallery([example], picture, f"{image.name} and {victim}", columns=1)
     if effects is not None and maps is not None and maps.moments:
         ending = f"{'adversarial' if found else 'best so far'}: {after}"
         _write_effects(maps, effects, f"{image.name} and {victim}", f"original: {before}", ending)
@@ -220,7 +221,7 @@ def _why_not(result: AttackResult, seen: str, truth: str) -> str:
 def _as_json(
     result: AttackResult, names: Sequence[str], file_size: tuple[int, int], path: Path | None
 ) -> dict[str, Any]:
-    from brusle.report.gallery import class_name
+    from brusle.report.wording import class_name
 
     difference = (result.images[0] != result.problems.images[0]).any(0).nonzero().tolist()
     levels = (result.images[0] * 255).round().int()

@@ -21,8 +21,8 @@ from brusle.files import written
 from brusle.names import require_ending
 from brusle.problems import Edits, Problems
 from brusle.report.curves import COLOURS
-from brusle.report.gallery import count
 from brusle.report.plots import plot_text, save_figure
+from brusle.report.wording import count
 from brusle.results import AttackResult
 from brusle.search import Feedback, Search
 

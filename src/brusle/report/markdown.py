@@ -9,11 +9,11 @@ from brusle.evaluation.statistics import Rate
 from brusle.report import listings
 from brusle.report.comparison import Section
 from brusle.report.content import MEANINGS, Content
-from brusle.report.listings import Cell, Listing
+from brusle.report.listings import Listing, TableCell
 from brusle.text import shown
 
 
-def markdown(content: Content) -> str:
+def report_markdown(content: Content) -> str:
     """Headline, doubts, tables and provenance."""
     blocks = [
         f"# {plain(content.victim)} on {plain(content.data)}",
@@ -69,15 +69,14 @@ def _doubts(content: Content) -> list[str]:
         f"{MEANINGS[name]}"
         for name, found in content.flags().items()
     ]
-    return lines + [f"**Note:** {plain(note)}" for note in content.about.get("notes", ())]
+    return lines + [f"**Note:** {plain(note)}" for note in content.notes]
 
 
 def _provenance(content: Content) -> str:
-    about = content.about
-    software = (about.get("sessions") or [{}])[-1].get("provenance", {})
+    software = (content.sessions or [{}])[-1].get("provenance", {})
     facts = {
         "victim": content.victim,
-        "weights": about.get("weights") or "unknown",
+        "weights": content.about.get("weights") or "unknown",
         "data": content.data,
         **software,
     }
@@ -97,7 +96,7 @@ def _table(title: str, listing: Listing) -> str:
     return f"{heading}{plain(listing.caption)}\n\n{text}"
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: TableCell) -> str:
     if not isinstance(cell, Rate):
         return plain(cell)
     if not cell.count:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from brusle.evaluation.storing.export import write_folder
 from brusle.evaluation.storing.runs import Run
-from brusle.report.curves import curve
-from brusle.report.gallery import gallery, run_examples
+from brusle.report.curve_sheet import write_curves
+from brusle.report.gallery import run_examples, write_gallery
 
 
 def write_files(run: Run, folder: Path) -> None:
@@ -18,7 +18,7 @@ def write_files(run: Run, folder: Path) -> None:
 
 def write_pictures(run: Run, folder: Path) -> None:
     """Write ``curve.png``, and ``gallery.png`` if anything was fooled."""
-    curve(run, folder / "curve.png")
+    write_curves(run, folder / "curve.png")
     examples = run_examples(run)
     if examples:
-        gallery(examples, folder / "gallery.png", f"{run.victim} on {run.data}")
+        write_gallery(examples, folder / "gallery.png", f"{run.victim} on {run.data}")
