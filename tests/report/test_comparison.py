@@ -4,7 +4,8 @@ from stores import make_run, minimal, needing, row, rows_of, setting
 from brusle.errors import InputError
 from brusle.evaluation.statistics import compare
 from brusle.evaluation.storing.store import Record
-from brusle.report.comparison import across, compare_runs, match, within
+from brusle.report.comparison import across, compare_runs, within
+from brusle.report.matching import match
 from brusle.report.wording import estimate
 
 BASE = rows_of([10] * 10, 10)  # 10 of 20, mean (10 * 10 + 10 * 100) / 20 = 55

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from brusle.errors import InputError
 from brusle.evaluation.storing.audit import rebuild
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import Record
@@ -95,12 +94,6 @@ def run_examples(
                 )
             )
     return examples
-
-
-def require_picture(path: Path) -> None:
-    """Raise unless the name of a file says which format of pictures it is to have."""
-    if path.suffix.lower() not in Image.registered_extensions():
-        raise InputError(f"{path} is no name of a picture: let it end in .png")
 
 
 def perturbation(original: Tensor, adversarial: Tensor) -> Image.Image:

@@ -12,7 +12,8 @@ from rich.table import Table
 from brusle.evaluation.statistics import Rate, Summary
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import Record
-from brusle.report.comparison import Line, Section
+from brusle.report.comparison import Section
+from brusle.report.lines import Line
 from brusle.report.wording import count, estimate, number, pixels, pixels_within, span
 from brusle.terminal import escape
 
