@@ -35,12 +35,12 @@ from brusle.attacks.base import SparseAttack
 from brusle.data import load
 from brusle.defences import defend
 from brusle.errors import BrusleError
-from brusle.oracle import Victim, put
 from brusle.outcomes import FAULTY
 from brusle.problems import Candidates, Problems
 from brusle.results import AttackResult
 from brusle.search import Feedback, Search
 from brusle.session import Session, run
+from brusle.victim import Victim, call_victim
 
 
 class Timed:
@@ -55,7 +55,7 @@ class Timed:
     def draw(self, images: Tensor, keys: Tensor) -> Tensor:
         """Ask the victim, whether it is randomised or not."""
         began = time.perf_counter()
-        scores = put(self.victim, images, keys)
+        scores = call_victim(self.victim, images, keys)
         self.seconds += time.perf_counter() - began
         return scores
 

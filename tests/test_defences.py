@@ -11,7 +11,8 @@ from PIL import Image
 from brusle import defences
 from brusle.attacks import BruSLe
 from brusle.errors import InputError
-from brusle.oracle import Oracle, traits
+from brusle.oracle import Oracle
+from brusle.victim import traits
 from brusle.victims import wrap
 
 SHAPE = (3, 8, 8)

@@ -26,11 +26,12 @@ from brusle.attacks import BruSLe, Ensemble, Minimal, Pointwise, Restarts
 from brusle.defences import make as defend
 from brusle.errors import InputError, VictimError, VictimUnavailable
 from brusle.evaluation.storing.store import Row, Store
-from brusle.oracle import Oracle, traits
+from brusle.oracle import Oracle
 from brusle.problems import Problems
 from brusle.session import run
 from brusle.trouble import Patience, find_trouble, patiently, tells_of_trouble
 from brusle.verify import STABLE_DRAWS
+from brusle.victim import traits
 from brusle.victims import wrap
 
 SHAPE, CLASSES, IMAGES, BATCH, SEED = (3, 8, 8), 5, 20, 6, 2

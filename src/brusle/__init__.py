@@ -13,11 +13,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from brusle.finishing import on_finished
+from brusle.adapting import adapt_with
+from brusle.finishing import finish_with
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from brusle import attacks, data, defences, evaluation, report, victims, zoo
     from brusle.attacks import minimise
     from brusle.errors import BrusleError, DataError, InputError, VictimError, VictimUnavailable
@@ -77,11 +76,8 @@ __all__ = [
 ]
 
 
-@on_finished
-def _write_files(run: Run, folder: Path) -> None:
-    from brusle.report.run_folder import write_files
-
-    write_files(run, folder)
+adapt_with(lambda model, device: import_module("brusle.victims").as_victim(model, device))
+finish_with(lambda run, folder: import_module("brusle.report.run_folder").write_files(run, folder))
 
 
 def __getattr__(name: str) -> Any:

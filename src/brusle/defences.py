@@ -21,10 +21,10 @@ from torch.nn import functional as F
 
 from brusle import rng
 from brusle.errors import BrusleError, InputError, VictimError, first_line
-from brusle.goals import Output
 from brusle.names import hint, plain_value, plugin_risk, plugins
-from brusle.oracle import Gives, Victim, put, traits
+from brusle.scores import Gives, Output
 from brusle.trouble import Patience
+from brusle.victim import Victim, call_victim, traits
 from brusle.victims.wrappers import named
 
 
@@ -88,7 +88,7 @@ class Defence:
     def draw(self, images: Tensor, keys: Tensor) -> Tensor:
         """Scores of images, with noise that is a function of the ``(n,)`` ``keys``."""
         # the wrapped victim may be a noisy one as well: its noise must be another
-        return self.after(put(self.victim, self.before(images, keys), rng.mix(~keys)))
+        return self.after(call_victim(self.victim, self.before(images, keys), rng.mix(~keys)))
 
     def before(self, images: Tensor, keys: Tensor) -> Tensor:
         """What the defence does to images."""

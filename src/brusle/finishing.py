@@ -1,7 +1,7 @@
 """Who writes what people look at first, when all attacks of a run are stored.
 
 An evaluation does not know tables and pictures, which are made of runs. The top of the package
-knows both and appoints a writer here, so that every way to an evaluation (the command,
+knows both and says here who writes, so that every way to an evaluation (the command,
 `brusle.evaluate`, a plan, a reproduction) leaves the same files.
 """
 
@@ -16,13 +16,12 @@ Writer = Callable[[Any, Path], None]  # of a `brusle.Run` and its folder
 _writers: list[Writer] = []
 
 
-def on_finished(writer: Writer) -> Writer:
+def finish_with(writer: Writer) -> None:
     """Let ``writer`` be called with every run that is finished."""
-    _writers.append(writer)
-    return writer
+    _writers[:] = [writer]
 
 
 def write_out(run: Any, folder: Path) -> None:
-    """Let all appointed writers do their work, while the folder is still locked."""
+    """Write the files of a finished run, while its folder is still locked."""
     for writer in _writers:
         writer(run, folder)

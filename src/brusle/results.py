@@ -9,7 +9,7 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
-from brusle.oracle import Ledger
+from brusle.ledger import Ledger
 from brusle.outcomes import ANSWERED, ATTACKED, HIT, ROBUST, Status, share
 from brusle.problems import Problems, changed_pixels
 

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from brusle.oracle import Oracle, traits
+from brusle.oracle import Oracle
 from brusle.problems import Problems
+from brusle.victim import traits
 
 
 def png_round_trip(images: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -95,7 +96,7 @@ def verify(
         for answers in rounds:
             answers.require_one()
     for answers in rounds:
-        labels = answers.scores.float().cpu().numpy().argmax(axis=1)
+        labels = answers.values.float().cpu().numpy().argmax(axis=1)
         for at, row in enumerate(good):
             if at in answers.errors:
                 verdict.unanswered[row] = answers.errors[at]

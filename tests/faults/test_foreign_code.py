@@ -23,7 +23,7 @@ from brusle.evaluation.storing.locking import LOCK
 from brusle.evaluation.storing.manifest import Manifest, choose
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import FILE, Store
-from brusle.oracle import traits
+from brusle.victim import traits
 from brusle.victims import wrap
 from brusle.victims.registry import KINDS
 

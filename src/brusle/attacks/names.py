@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from brusle.attacks.base import SparseAttack, require_integer
+from brusle.attacks.base import SparseAttack
 from brusle.attacks.bayes_opt import BayesOpt
 from brusle.attacks.brusle import BruSLe
 from brusle.attacks.combined import Restarts
 from brusle.attacks.l0_hsja import L0HSJA
 from brusle.attacks.minimal import Minimal
 from brusle.attacks.one_pixel import OnePixel
+from brusle.attacks.options import check_count
 from brusle.attacks.pgd0 import PGD0
 from brusle.attacks.pixel_bandit import PixelBandit
 from brusle.attacks.pointwise import Pointwise
@@ -61,7 +62,7 @@ def make(
             raise InputError(f"option {key!r} of {name} has no value: write {key}=VALUE")
         options[key] = plain_value(value)
     times = options.pop("restarts", 1)
-    require_integer("restarts", times, least=1)
+    check_count("restarts", times)
     if times > queries:
         raise InputError(f"{queries} queries are not enough for {times} restarts")
     if minimal and times > 1:

@@ -102,11 +102,12 @@ def command(
     from brusle.evaluation.running.display import watched
     from brusle.files import name_beside
     from brusle.names import require_ending
-    from brusle.oracle import Oracle, check_shape, traits
+    from brusle.oracle import Oracle
     from brusle.outcomes import FAULTY
     from brusle.report.effects import FORMATS, follow, require_bandit
     from brusle.report.gallery import PICTURES, Example, write_gallery
     from brusle.report.wording import class_name, count
+    from brusle.victim import check_shape, traits
 
     for asked, endings in ((out, (".png",)), (picture, PICTURES), (effects, FORMATS)):
         if asked is not None:

@@ -68,7 +68,7 @@ def _attacks() -> dict[str, str]:
         ]
         text = ", ".join(options)
         about = (getattr(getmodule(attack), "__doc__", "") or "").splitlines()[0]  # cites the paper
-        lines[name] = f"{about} Needs {attack(pixels=1).needs}. Options: {text}"
+        lines[name] = f"{about} Needs {attack(pixels=1).behaviour.needs}. Options: {text}"
     return lines
 
 

@@ -13,7 +13,7 @@ from brusle.text import brief
 
 if TYPE_CHECKING:
     from brusle.evaluation.running.engines import Engine
-    from brusle.oracle import Victim
+    from brusle.victim import Victim
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 DEFAULT_VICTIM = "zoo:cifar10-resnet20"

@@ -18,8 +18,8 @@ from brusle.data.sets import MOST_CLASSES, Source, as_images, different_names
 from brusle.errors import BrusleError, DataError, InputError, first_line
 from brusle.files import require_file
 from brusle.names import Name
-from brusle.oracle import Traits
 from brusle.text import shortened
+from brusle.victim import Traits
 
 _CHANNELS = (1, 3, 4)
 _WANTED = ("images", "x", "labels", "y", "classes", "names")

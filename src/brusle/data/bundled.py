@@ -13,7 +13,7 @@ from brusle.data import cifar10
 from brusle.data.sets import Source, as_images
 from brusle.errors import InputError
 from brusle.names import Name
-from brusle.oracle import Traits
+from brusle.victim import Traits
 
 
 def sample(name: Name, like: Traits) -> Source:

@@ -23,7 +23,7 @@ from brusle.data import cifar10, stl10
 from brusle.data.stored import cache_dir
 from brusle.errors import DataError, InputError
 from brusle.names import Name
-from brusle.oracle import Traits
+from brusle.victim import Traits
 
 Where = Literal["official", "npm"]
 Watch = Callable[[str, int, int], None]

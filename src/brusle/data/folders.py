@@ -17,8 +17,8 @@ from brusle.data.sets import MOST_CLASSES, Source, different_names
 from brusle.errors import DataError, InputError
 from brusle.files import require_file
 from brusle.names import Name, hint, whole_number
-from brusle.oracle import Traits
 from brusle.text import brief, shortened
+from brusle.victim import Traits
 
 _SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 

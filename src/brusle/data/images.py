@@ -18,7 +18,7 @@ from torch import Tensor
 
 from brusle.errors import BrusleError, DataError, InputError
 from brusle.files import require_file, written
-from brusle.oracle import Traits
+from brusle.victim import Traits
 
 Shape = tuple[int, int, int]  # channels, height, width
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}

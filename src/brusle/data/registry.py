@@ -12,7 +12,7 @@ from brusle.data.folders import folder, imagenet
 from brusle.data.sets import Dataset, Source
 from brusle.errors import BrusleError, DataError, InputError, first_line
 from brusle.names import Name, hint, plugin_risk, plugins
-from brusle.oracle import Traits, traits
+from brusle.victim import Traits, traits
 
 
 class _Kind(NamedTuple):

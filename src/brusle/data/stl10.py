@@ -18,7 +18,7 @@ from brusle.data.stored import data_folder, file_bytes, split_of
 from brusle.errors import DataError
 from brusle.files import require_file
 from brusle.names import Name
-from brusle.oracle import Traits
+from brusle.victim import Traits
 
 _IMAGE = 3 * 96 * 96  # bytes
 

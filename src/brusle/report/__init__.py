@@ -1,9 +1,7 @@
-"""What people look at: tables, pictures and pages, made from stored runs. Nothing here runs attacks.
+"""What people look at: tables, pictures and pages, made from stored runs.
 
-run = brusle.Run.open("runs/mine")
-content = brusle.report.gather(run)         # all numbers of a report
-content.headline(), content.as_dict()
-brusle.report.report_page(content, run)     # the page of `brusle report`
+Nothing here runs attacks. ``gather(run)`` has all numbers of a report, and ``report_page`` makes
+the page of `brusle report` of them.
 """
 
 from brusle.lazy import submodules

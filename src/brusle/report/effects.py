@@ -19,12 +19,11 @@ from brusle.attacks.pixel_bandit import Bandit, PixelBandit
 from brusle.errors import InputError
 from brusle.files import written
 from brusle.names import require_ending
-from brusle.problems import Edits, Problems
 from brusle.report.curves import COLOURS
 from brusle.report.plots import plot_text, save_figure
 from brusle.report.wording import count
 from brusle.results import AttackResult
-from brusle.search import Feedback, Search
+from brusle.search import Round
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,10 +108,8 @@ def follow(
     """
     bandit = require_bandit(attack)
     journal = _Journal(after, eot)
-    watched = WatchedPixelBandit(**vars(bandit), journal=journal)
     targets = None if target is None else [target]
-    result = watched(model, image[None], [label], targets, eot=eot, **options)
-    result.attack = bandit
+    result = bandit(model, image[None], [label], targets, eot=eot, on_round=journal.note, **options)
     if result.status[0] != "error":  # the last answer is missing, and so is what follows from it
         journal.keep_last()
     colours = np.empty((0, len(image)), np.float32)
@@ -140,57 +137,30 @@ class _Journal:
     eot: int
     moments: dict[int, Moment] = field(default_factory=dict)
     search: Bandit | None = None  # after its last round
+    spent: int = 0
 
-    def note(self, search: Bandit) -> None:
-        self.search = search
-        spent = int(search.asked[0]) * self.eot
+    def note(self, seen: Round) -> None:
+        assert isinstance(seen.search, Bandit)
+        self.search = seen.search
+        self.spent = spent = int(seen.step[0] + 1) * self.eot
         if any(spent - self.eot < queries <= spent for queries in self.after):
             self.keep_last()
 
     def keep_last(self) -> None:
         if self.search is not None:
-            moment = _moment(self.search, self.eot)
+            moment = _moment(self.search, self.spent)
             self.moments[moment.queries] = moment
 
 
-def _moment(search: Bandit, eot: int) -> Moment:
+def _moment(search: Bandit, spent: int) -> Moment:
     h, w = search.prior.size
     pixel = search.best_pixel[0].cpu()
     return Moment(
-        int(search.asked[0]) * eot,
+        spent,
         search.expected_effects()[0].view(-1, h, w).cpu().numpy(),
         torch.stack([pixel // w, pixel % w], 1).numpy(),
         search.prior.colours[search.best_colour[0]].cpu().numpy(),
     )
-
-
-@dataclass(frozen=True)
-class WatchedPixelBandit(PixelBandit):
-    """PixelBandit on one image, whose rounds are written down."""
-
-    journal: _Journal = field(kw_only=True)
-
-    def start(self, problems: Problems, seed: int, restart: int) -> Search:
-        """The same search, and somebody who looks on."""
-        search = super().start(problems, seed, restart)
-        assert isinstance(search, Bandit)
-        return _Watched(search, self.journal)
-
-
-@dataclass
-class _Watched(Search):
-    search: Bandit
-    journal: _Journal
-
-    def ask(self) -> Edits:
-        return self.search.ask()
-
-    def initial(self) -> Tensor:
-        return self.search.initial()
-
-    def tell(self, feedback: Feedback) -> None:
-        self.search.tell(feedback)
-        self.journal.note(self.search)
 
 
 def save(maps: EffectMaps, path: str | Path) -> None:

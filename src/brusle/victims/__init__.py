@@ -3,7 +3,6 @@
 from brusle.victims.onnx import OnnxVictim, export_onnx
 from brusle.victims.registry import (
     as_victim,
-    default_batch_size,
     known_victims,
     load_victim,
     resolve_device,
@@ -16,7 +15,6 @@ __all__ = [
     "OnnxVictim",
     "TorchVictim",
     "as_victim",
-    "default_batch_size",
     "export_onnx",
     "known_victims",
     "load_victim",

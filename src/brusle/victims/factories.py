@@ -19,7 +19,7 @@ from brusle.calls import same_folder
 from brusle.errors import BrusleError, InputError, VictimError, first_line
 from brusle.leaving import no_hard_exit
 from brusle.names import Name, plain_value
-from brusle.oracle import Victim
+from brusle.victim import Victim
 from brusle.victims.registry import as_victim
 from brusle.victims.wrappers import named
 

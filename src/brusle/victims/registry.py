@@ -13,7 +13,7 @@ from torch import nn
 from brusle import zoo
 from brusle.errors import InputError, first_line
 from brusle.names import Name, hint, plugin_risk, plugins
-from brusle.oracle import Victim
+from brusle.victim import Victim
 from brusle.victims.wrappers import FunctionVictim, TorchVictim
 
 
@@ -202,13 +202,6 @@ def resolve_device(device: str) -> torch.device:
         reason = first_line(error)
         raise InputError(f"device {device!r} cannot be used here ({reason}): try 'cpu'") from error
     return where
-
-
-def default_batch_size(shape: tuple[int, int, int], device: torch.device) -> int:
-    """Images per model call: about a million pixels on a CPU, eight times that elsewhere."""
-    _, h, w = shape
-    budget = 2**20 if device.type == "cpu" else 2**23
-    return max(1, min(256 if device.type == "cpu" else 1024, budget // (h * w)))
 
 
 def _from_zoo(name: Name, device: torch.device) -> TorchVictim:

@@ -14,9 +14,9 @@ from brusle import normalisation
 from brusle.allocation import keep_freed_memory
 from brusle.data.images import Framing
 from brusle.errors import InputError, VictimError
-from brusle.goals import Output
-from brusle.oracle import Victim, traits
+from brusle.scores import Output
 from brusle.trouble import PATIENCE, Patience
+from brusle.victim import Victim, traits
 from brusle.victims.borrowing import Placed, evaluating
 from brusle.victims.fusion import Fused
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import brusle
 from brusle.attacks import make
-from brusle.attacks.base import AnyAttack
 from brusle.data.stored import cache_dir
 from brusle.defences import defend
 from brusle.errors import InputError
@@ -36,7 +35,8 @@ from brusle.evaluation.statistics.rates import Z95
 from brusle.evaluation.storing.manifest import Targets, choose
 from brusle.evaluation.storing.store import Row
 from brusle.files import write_text
-from brusle.oracle import Victim
+from brusle.search import Attack
+from brusle.victim import Victim
 from brusle.victims import as_victim, known_victims, timed
 
 FILE = "reproduction.json"
@@ -446,7 +446,7 @@ def _rows(
     return stored[_key(make(entry.attack, pixels, part.limit(entry, mark)), seed)]
 
 
-def _key(attack: AnyAttack, seed: int) -> _Setting:
+def _key(attack: Attack, seed: int) -> _Setting:
     return attack.label, attack.pixels, attack.queries, seed
 
 

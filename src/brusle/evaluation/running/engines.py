@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-from brusle.attacks.base import AnyAttack
 from brusle.defences import defend
 from brusle.evaluation.storing.store import GoalName, Record, Row, rows_of
-from brusle.oracle import SEVERAL, Memory, Victim
+from brusle.oracle import SEVERAL, Memory
 from brusle.problems import Problems
 from brusle.results import AttackResult
+from brusle.search import Attack
 from brusle.session import Progress, run
+from brusle.victim import Victim
 from brusle.victims import as_victim, timed
 
 _BATCHES = 4  # in a local shard: few enough to be small, enough to keep the batch full
@@ -35,7 +36,7 @@ class Setting:
         eot: answers that are averaged for every candidate.
     """
 
-    attack: AnyAttack
+    attack: Attack
     goal: GoalName
     seed: int = 0
     eot: int = 1

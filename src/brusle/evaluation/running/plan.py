@@ -32,7 +32,6 @@ from pydantic import (
 import brusle
 from brusle import data, defences, victims
 from brusle.attacks import make, standard
-from brusle.attacks.base import AnyAttack
 from brusle.errors import DataError, InputError
 from brusle.evaluation.running.provenance import fingerprint
 from brusle.evaluation.running.runner import DEFAULT_PIXELS, evaluate
@@ -42,8 +41,9 @@ from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import GoalName
 from brusle.files import slug
 from brusle.names import DEFAULT_ATTACKS, hint
-from brusle.oracle import Victim
+from brusle.search import Attack
 from brusle.text import brief, shortened
+from brusle.victim import Victim
 
 
 def _several(value: Any) -> Any:
@@ -179,15 +179,15 @@ class Plan(BaseModel):
             **options,
         )
 
-    def attacks_on(self, victim: Victim) -> dict[GoalName, list[AnyAttack]]:
+    def attacks_on(self, victim: Victim) -> dict[GoalName, list[Attack]]:
         """The attacks for each goal; what the standard ensemble is depends on the victim."""
         return {goal: self._attacks(victim, goal) for goal in self.goals}
 
-    def _attacks(self, victim: Victim, goal: GoalName) -> list[AnyAttack]:
+    def _attacks(self, victim: Victim, goal: GoalName) -> list[Attack]:
         pixels = self.pixels
         if isinstance(pixels, dict):
             pixels = pixels.get(goal)
-        attacks: list[AnyAttack] = []
+        attacks: list[Attack] = []
         for budget in pixels or DEFAULT_PIXELS[goal]:
             if self.standard:
                 attacks.append(standard(victim, budget, self.queries))

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from brusle.batching import default_batch_size
 from brusle.data import Dataset, Source
 from brusle.errors import InputError, VictimError, VictimUnavailable
 from brusle.evaluation.running.diagnosis import (
@@ -26,8 +27,8 @@ from brusle.evaluation.running.diagnosis import (
 from brusle.evaluation.running.workload import Data, as_source, check_fit, chosen_rows
 from brusle.evaluation.statistics import Rate
 from brusle.evaluation.statistics.rates import or_none
-from brusle.oracle import Victim, traits
-from brusle.victims import as_victim, default_batch_size
+from brusle.victim import Victim, traits
+from brusle.victims import as_victim
 from brusle.victims.borrowing import evaluating
 from brusle.victims.preprocessing import undefended
 from brusle.victims.wrappers import OutputKindError

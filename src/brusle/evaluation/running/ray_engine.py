@@ -33,8 +33,8 @@ from brusle.errors import BrusleError, InputError, VictimError, VictimUnavailabl
 from brusle.evaluation.running.engines import OnProgress, OnRows, Recipe, Shard, attack
 from brusle.evaluation.running.provenance import fingerprint
 from brusle.evaluation.storing.store import Row
-from brusle.oracle import Victim
 from brusle.session import Progress
+from brusle.victim import Victim
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import brusle
 from brusle.attacks import make
-from brusle.attacks.base import AnyAttack
+from brusle.batching import default_batch_size
 from brusle.errors import BrusleError, DataError, InputError
 from brusle.evaluation.running.display import OnSetting, told
 from brusle.evaluation.running.engines import Engine, Local, Recipe, Setting, Shard
@@ -27,18 +27,18 @@ from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import GoalName, Record, Row, Store
 from brusle.finishing import write_out
 from brusle.names import DEFAULT_ATTACKS
-from brusle.oracle import Victim, traits
+from brusle.search import Attack
 from brusle.session import Progress, check_needs, notes_on
-from brusle.victims import default_batch_size
+from brusle.victim import Victim, traits
 
 DEFAULT_PIXELS: dict[GoalName, tuple[int, ...]] = {"untargeted": (2, 5), "targeted": (10, 20)}
-Attacks = Sequence[AnyAttack] | Mapping[GoalName, Sequence[AnyAttack]]
+Attacks = Sequence[Attack] | Mapping[GoalName, Sequence[Attack]]
 
 
 def evaluate(
     victim: Any = "zoo:cifar10-resnet20",
     data: Data = "sample",
-    attacks: AnyAttack | Attacks | Callable[[Victim], Attacks] | None = None,
+    attacks: Attack | Attacks | Callable[[Victim], Attacks] | None = None,
     goal: GoalName | Sequence[GoalName] = GOALS,
     out: str | Path | Callable[[Victim, Manifest], Path] | None = None,
     *,
@@ -184,7 +184,7 @@ class _Todo:
             "queries": attack.queries,
             "seed": setting.seed,
             "eot": setting.eot,
-            "needs": attack.needs,
+            "needs": attack.behaviour.needs,
             "problems": len(asked),
             "options": asdict(attack),  # type: ignore[call-overload]
         }
@@ -363,7 +363,7 @@ def _note_other_weights(store: Store, victim: Victim) -> None:
 
 def _attacks(
     given: Any, goals: Sequence[GoalName], victim: Victim
-) -> list[tuple[AnyAttack, GoalName]]:
+) -> list[tuple[Attack, GoalName]]:
     """What a user gives as ``attacks``, each with its goal."""
     for goal in goals:
         if goal not in GOALS:
@@ -395,7 +395,7 @@ def _several(attacks: Any) -> Sequence[Any]:
 
 
 def _settings(
-    attacks: Sequence[tuple[AnyAttack, GoalName]], seeds: Sequence[int], eot: int
+    attacks: Sequence[tuple[Attack, GoalName]], seeds: Sequence[int], eot: int
 ) -> list[Setting]:
     if not attacks or not seeds:
         raise InputError("there is no attack to run: give attacks, goals and seeds")

@@ -14,8 +14,9 @@ from brusle import rng
 from brusle.data import Dataset, Source
 from brusle.errors import DataError, VictimUnavailable
 from brusle.evaluation.storing.manifest import take
-from brusle.oracle import Oracle, Victim
+from brusle.oracle import Oracle
 from brusle.problems import Problems
+from brusle.victim import Victim
 
 CANDIDATES = 10  # of each class, so many are asked
 _IMAGE_ORDER, _CLASS, _PICK = range(3)  # tags of the random numbers

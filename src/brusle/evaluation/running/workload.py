@@ -24,8 +24,8 @@ from brusle.evaluation.storing.manifest import (
 from brusle.evaluation.storing.manifest import manifest as make_manifest
 from brusle.evaluation.storing.store import GoalName
 from brusle.names import require_harmless
-from brusle.oracle import Victim, check_shape, traits
 from brusle.problems import Problems
+from brusle.victim import Victim, check_shape, traits
 
 Data = str | Source | Dataset | tuple[Any, Any]
 GOALS: tuple[GoalName, ...] = ("untargeted", "targeted")

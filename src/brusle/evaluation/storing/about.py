@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from brusle.data import Framing
 from brusle.errors import DataError
-from brusle.oracle import Traits, Victim, traits
+from brusle.victim import Traits, Victim, traits
 
 _STRICT = ConfigDict(strict=True, extra="allow")
 _Sides = Annotated[list[PositiveInt], Field(min_length=3, max_length=3)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -14,11 +14,13 @@ from torch import Tensor
 from brusle.attacks import ATTACKS
 from brusle.errors import DataError
 from brusle.evaluation.storing.store import Record, Row, unpack_edits
-from brusle.goals import LOSSES, Goal, Output
-from brusle.oracle import COLUMNS, Traits
+from brusle.goals import Goal
+from brusle.ledger import COLUMNS
 from brusle.outcomes import ATTACKED, FAULTY
 from brusle.problems import Problems
+from brusle.scores import Loss, Meaning, Output, Scores
 from brusle.verify import STABLE_DRAWS
+from brusle.victim import Traits
 
 _NO_ATTACK = ("queries", "pixels", "verify", "backward")  # all 0 where there was no attack
 
@@ -114,9 +116,10 @@ class Witness:
         label = torch.tensor([row.label])
         target = None if row.target is None else torch.tensor([row.target])
         known = [float(row.pixels)]
-        for loss in LOSSES:
-            goal = Goal(target is not None, loss, self.output)
-            known.append(float(goal.losses(scores[None], label, target)[0]))
+        said = Scores(scores[None], Meaning(self.output))
+        for loss in get_args(Loss):
+            goal = Goal(target is not None, loss)
+            known.append(float(goal.losses(said, label, target)[0]))
         return any(math.isclose(row.loss, one, rel_tol=1e-4, abs_tol=1e-6) for one in known)
 
 

@@ -21,14 +21,16 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from brusle import rng
+from brusle.batching import default_batch_size
 from brusle.data import Dataset, Source, risk, source
 from brusle.data.sets import MOST_CLASSES
 from brusle.errors import DataError, InputError, VictimError
 from brusle.files import write_text
 from brusle.names import require_harmless
-from brusle.oracle import Oracle, traits
+from brusle.oracle import Oracle
 from brusle.text import brief, shortened
-from brusle.victims import as_victim, default_batch_size
+from brusle.victim import traits
+from brusle.victims import as_victim
 
 T = TypeVar("T")
 Targets = Literal["all"] | int

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from brusle import rng
+from brusle.batching import default_batch_size
 from brusle.errors import BrusleError, DataError
 from brusle.evaluation.running.provenance import fingerprint
 from brusle.evaluation.running.workload import Data, check_fit
@@ -26,10 +27,11 @@ from brusle.evaluation.storing.about import likeness
 from brusle.evaluation.storing.audit import Witness, reaches, rebuild, setting_faults
 from brusle.evaluation.storing.runs import Run, open_victim
 from brusle.evaluation.storing.store import Found, Record, Row
-from brusle.oracle import Answers, Oracle, Victim, traits
+from brusle.oracle import Answers, Oracle
 from brusle.problems import changed_pixels
 from brusle.verify import png_round_trip
-from brusle.victims import default_batch_size, timed
+from brusle.victim import Victim, traits
+from brusle.victims import timed
 
 _FRESH = -1  # a restart that no attack has: another noise than the run has seen
 _TOLERANCE = 0.01  # of scores: other hardware, other batches and half precision stay below
@@ -245,7 +247,7 @@ class _Batch:
 
 
 def _scores(answers: Answers, place: int) -> NDArray[np.float64]:
-    scores: NDArray[np.float64] = answers.scores[place].double().cpu().numpy()
+    scores: NDArray[np.float64] = answers.values[place].double().cpu().numpy()
     return scores
 
 

@@ -23,11 +23,12 @@ from brusle.evaluation.storing.about import traits_of
 from brusle.evaluation.storing.audit import rebuild
 from brusle.evaluation.storing.manifest import Manifest, Originals, in_parts
 from brusle.evaluation.storing.store import GoalName, Record, Row, Store
+from brusle.ledger import COLUMNS, Ledger
 from brusle.names import require_harmless
-from brusle.oracle import COLUMNS, Ledger, Victim
 from brusle.problems import Problems
 from brusle.results import AttackResult
 from brusle.text import shown
+from brusle.victim import Victim
 
 _NAMELESS = "arrays"  # data that was given as arrays
 
