@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from brusle.report.effects import EffectMaps
+    from brusle.attacks.pixel_bandit.effects import EffectMaps
     from brusle.results import AttackResult
 
 
@@ -94,6 +94,7 @@ def command(
     import torch
 
     from brusle.attacks import make
+    from brusle.attacks.pixel_bandit.effects import follow, require_bandit
     from brusle.cli import NOT_FOUND, VICTIM_FAILED
     from brusle.cli.options import open_victim
     from brusle.data import read_image, save_image
@@ -104,7 +105,7 @@ def command(
     from brusle.names import require_ending
     from brusle.oracle import Oracle
     from brusle.outcomes import FAULTY
-    from brusle.report.effects import FORMATS, follow, require_bandit
+    from brusle.report.effects import FORMATS
     from brusle.report.gallery import PICTURES, Example, write_gallery
     from brusle.report.wording import class_name, count
     from brusle.victim import check_shape, traits
