@@ -35,6 +35,7 @@ from brusle.attacks.base import SparseAttack
 from brusle.data import load
 from brusle.defences import defend
 from brusle.errors import BrusleError
+from brusle.outcomes import FAULTY
 from brusle.problems import Candidates, Problems
 from brusle.results import AttackResult
 from brusle.search import Feedback, Search
@@ -162,7 +163,7 @@ def measure(args: argparse.Namespace, victim: Victim, pixels: int, marks: list[i
                 "pixels": pixels,
                 "attack": name,
                 "images": len(labels),
-                "errors": sum(status in ("error", "unverified") for status in result.status),
+                "errors": sum(status in FAULTY for status in result.status),
                 "rate": {
                     q: float((used[name] <= q)[result.success].sum()) / len(labels) for q in marks
                 },

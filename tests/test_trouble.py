@@ -41,7 +41,7 @@ SHAPE, CLASSES, IMAGES, BATCH, SEED = (3, 8, 8), 5, 20, 6, 2
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch) -> None:
     """They take most of the time of a small run, and say nothing here."""
-    monkeypatch.setattr("brusle.report.pictures.write_pictures", lambda run, folder: None)
+    monkeypatch.setattr("brusle.report.run_folder.write_pictures", lambda run, folder: None)
 
 
 class Service(http.server.BaseHTTPRequestHandler):

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from brusle.adapting import adapt_with
+from brusle.finishing import finish_with
 
 if TYPE_CHECKING:
     from brusle import attacks, data, defences, evaluation, report, victims, zoo
@@ -76,6 +77,7 @@ __all__ = [
 
 
 adapt_with(lambda model, device: import_module("brusle.victims").as_victim(model, device))
+finish_with(lambda run, folder: import_module("brusle.report.run_folder").write_files(run, folder))
 
 
 def __getattr__(name: str) -> Any:

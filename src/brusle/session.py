@@ -25,8 +25,9 @@ from brusle.allocation import keep_freed_memory
 from brusle.batching import Found, OnFinished, Stage
 from brusle.errors import InputError, VictimError, VictimUnavailable
 from brusle.oracle import Memory, Oracle
+from brusle.outcomes import Status
 from brusle.problems import Edits, Problems, changed_pixels, flatten_pixels
-from brusle.results import AttackResult, Status
+from brusle.results import AttackResult
 from brusle.rng import Purpose
 from brusle.search import Attack, Round, SearchAttack
 from brusle.starting import Starts

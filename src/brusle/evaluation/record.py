@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 from brusle.data.images import Framing
 from brusle.files import slug
-from brusle.results import Status
+from brusle.outcomes import Status
 from brusle.search import Attack, Needs
 from brusle.text import storable
 from brusle.victim import Traits, Victim, traits

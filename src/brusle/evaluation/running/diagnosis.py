@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from brusle.errors import BrusleError, VictimUnavailable
-from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.statistics import Rate
 from brusle.oracle import Oracle
 from brusle.victim import Victim, traits
 from brusle.victims.preprocessing import as_if, others, remedy, suspects

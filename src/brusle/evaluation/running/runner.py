@@ -24,10 +24,10 @@ from brusle.evaluation.running.shards import ShardSupply, Unfinished
 from brusle.evaluation.running.starts import StartingImages
 from brusle.evaluation.running.victim import VictimSpec
 from brusle.evaluation.running.workload import Workload
-from brusle.evaluation.storing.export import write_folder
 from brusle.evaluation.storing.pending import Pending
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import Store
+from brusle.finishing import write_out
 from brusle.search import Attack
 from brusle.session import check_needs
 from brusle.victim import Victim
@@ -73,7 +73,7 @@ def run_plan(
             run = _run(store, folder, unfinished, workload)
             run.start_queries, run.seconds = starting.queries, time.monotonic() - began
             if folder is not None:
-                write_files(run, folder)
+                write_out(run, folder)
         store.release()
     return run
 
@@ -162,12 +162,3 @@ def _wanted(workload: Workload, goal: GoalName) -> list[tuple[int, str]]:
     """Id and name of every problem of a goal."""
     ids = workload.list_of(goal).ids.tolist()
     return list(zip(ids, workload.names(goal, range(len(ids))), strict=True))
-
-
-def write_files(run: Run, folder: Path) -> None:
-    """What people look at first in a run folder, made from what is stored."""
-    # here and not above: pictures read runs, and know who makes them as little as tables do
-    from brusle.report.pictures import write_pictures
-
-    write_folder(run, folder)
-    write_pictures(run, folder)

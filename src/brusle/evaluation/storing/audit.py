@@ -16,13 +16,12 @@ from brusle.attacks import ATTACKS
 from brusle.evaluation.record import Row, Setting
 from brusle.goals import Goal
 from brusle.ledger import COLUMNS
+from brusle.outcomes import ATTACKED, FAULTY
 from brusle.scores import Loss, Meaning, Output, Scores
 from brusle.text import brief
 from brusle.verify import draws_of, reaches
 from brusle.victim import Traits
 
-_CLEAN = ("success", "failed", "unverified")  # statuses of images that were classified correctly
-_FAULTY = ("error", "unverified")
 _NO_ATTACK = ("queries", "pixels", "verify", "backward")  # all 0 where there was no attack
 
 
@@ -54,9 +53,9 @@ class RowAudit:
             yield f"a success whose final label is {row.final_label}"
 
     def _of_status(self, row: Row) -> Iterator[str]:
-        if bool(row.error) != (row.status in _FAULTY):
+        if bool(row.error) != (row.status in FAULTY):
             yield f"its status is {row.status}, and its error {row.error[:80]!r}"
-        if row.status in _CLEAN and row.clean_label != row.label:
+        if row.status in ATTACKED and row.clean_label != row.label:
             yield f"its status is {row.status}, and its clean label {row.clean_label}"
         if row.stable and row.status != "success":
             yield f"it is stable, and its status {row.status}"

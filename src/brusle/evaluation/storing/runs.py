@@ -17,7 +17,7 @@ from brusle import data as data_sets
 from brusle.data import Data, as_source
 from brusle.errors import BrusleError, DataError
 from brusle.evaluation.record import About, GoalName, Row, Setting
-from brusle.evaluation.statistics.summaries import Flag, Summary, flags
+from brusle.evaluation.statistics import Flag, Summary, flags
 from brusle.evaluation.storing.manifest import Manifest, Originals, in_parts
 from brusle.evaluation.storing.rows import rebuild
 from brusle.evaluation.storing.store import Store
