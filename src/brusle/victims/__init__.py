@@ -1,14 +1,8 @@
 """Victims: the models under test, and how to get one by name."""
 
+from brusle.victims.adapting import default_batch_size, resolve_device
 from brusle.victims.onnx import OnnxVictim, export_onnx
-from brusle.victims.registry import (
-    as_victim,
-    default_batch_size,
-    known_victims,
-    load_victim,
-    resolve_device,
-    risk,
-)
+from brusle.victims.registry import as_victim, known_victims, load_victim, risk
 from brusle.victims.wrappers import FunctionVictim, TorchVictim, normalised, timed, wrap
 
 __all__ = [

@@ -30,7 +30,7 @@ from pydantic import (
 )
 
 import brusle
-from brusle import data, defences, victims
+from brusle import attacks, data, defences, victims
 from brusle.attacks import make, standard
 from brusle.attacks.base import AnyAttack
 from brusle.errors import DataError, InputError
@@ -145,6 +145,7 @@ class Plan(BaseModel):
         named = [("victim", self.victim, victims.risk(self.victim))]
         named += [("defences", spec, defences.risk(spec)) for spec in self.defences]
         named.append(("data", self.data, data.risk(self.data)))
+        named += [("attacks", spec, attacks.risk(spec)) for spec in self.attacks]
         return [
             (key, f"{key.removesuffix('s')} {name}, which {risk}")
             for key, name, risk in named
