@@ -109,7 +109,7 @@ class Name:
     def done(self) -> None:
         """Raise if options are left that nobody has taken."""
         for option in self.options:
-            known = self._known or ["none"]
+            known = list(dict.fromkeys(self._known)) or ["none"]
             raise InputError(f"{self.text!r} has no option {option!r}{hint(option, known)}")
 
 

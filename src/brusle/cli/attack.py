@@ -95,7 +95,7 @@ def command(
 
     from brusle.attacks import make
     from brusle.cli import NOT_FOUND, VICTIM_FAILED
-    from brusle.cli.options import open_victim
+    from brusle.cli.options import chosen_victim
     from brusle.data import read_image, save_image
     from brusle.data.images import fit_for, frame, open_picture
     from brusle.errors import VictimError
@@ -112,7 +112,7 @@ def command(
     attack = make(spec, pixels, queries, minimal)
     if effects is not None:
         require_bandit(attack)
-    model = open_victim(victim, device, defences, timeout)
+    model = chosen_victim(victim, device, defences, timeout)
     known = traits(model)
     names: Sequence[str] = known.classes or ()
     aim = None if target is None else class_number(target, names)

@@ -69,10 +69,10 @@ def command(
     trusted.
     """
     from brusle.cli import VICTIM_FAILED
-    from brusle.cli.options import open_victim
+    from brusle.cli.options import chosen_victim
     from brusle.evaluation import check
 
-    model = open_victim(victim, device, defences, timeout)
+    model = chosen_victim(victim, device, defences, timeout)
     preflight = check(
         model,
         data,

@@ -51,7 +51,7 @@ def victim_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return _apply(options, command)
 
 
-def open_victim(
+def chosen_victim(
     name: str, device: str, defences: Sequence[str], timeout: float | None = None
 ) -> Victim:
     """The victim that `victim_options` describe."""
