@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from entry import run
+from installed import install
 
 import brusle
 from brusle.attacks import ATTACKS, BruSLe, Minimal, Restarts, SparseRS, known_attacks, make
@@ -108,13 +109,9 @@ POINTS = ("Mine", "factory", "wrong", "fails", "leaves", "gone", "number")
 @pytest.fixture
 def plugin(tmp_path, monkeypatch) -> Path:
     """An installed package, as pip would leave it; the file ``imported`` tells if it was used."""
-    (tmp_path / "brusle_rivals.py").write_text(PLUGIN)
-    info = tmp_path / "brusle_rivals-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: brusle-rivals\nVersion: 1.0\n")
-    lines = [f"{name.lower()} = brusle_rivals:{name}" for name in POINTS]
-    lines += ["absent = brusle_not_there:Attack", "brusle = brusle_rivals:wrong"]
-    (info / "entry_points.txt").write_text("\n".join(["[brusle.attacks]", *lines]))
+    points = {name.lower(): name for name in POINTS}
+    points |= {"absent": "brusle_not_there:Attack", "brusle": "wrong"}
+    install(tmp_path, "brusle_rivals", PLUGIN, attacks=points)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     yield tmp_path
@@ -154,8 +151,8 @@ def test_plugins_are_listed_and_not_imported(plugin) -> None:
         ("fails", r"in brusle_rivals:fails: KeyError: 'weights' \(.*brusle_rivals.py, line 26\)$"),
         ("leaves", "failed in brusle_rivals:leaves: SystemExit"),
         ("gone", "brusle_rivals:gone for the attack 'gone' cannot be loaded, install its package"),
-        ("number", "number failed in brusle_rivals:number: TypeError: 3 is not a callable object"),
         ("absent", "brusle_not_there:Attack for the attack 'absent' cannot be loaded, install its"),
+        ("number", "number failed in brusle_rivals:number: TypeError: 3 is not a callable object"),
     ],
 )
 def test_plugins_that_do_not_work(plugin, spec, message) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from entry import run
+from installed import install
 from torch import nn
 
 from brusle.evaluation import Run
@@ -58,13 +59,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's folder: a factory, weights, and images."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "retrained.py").write_text(MODULE)
-    (tmp_path / "others.py").write_text(PLUGIN)
-    info = tmp_path / "others-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[brusle.defences]\ninvert = others:invert\nnothing = others:nothing\n"
-    )
+    points = {"invert": "invert", "nothing": "nothing"}
+    install(tmp_path, "others", PLUGIN, defences=points)
     monkeypatch.syspath_prepend(tmp_path)
     draw(0, train(0))
     yield tmp_path

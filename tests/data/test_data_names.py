@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from installed import install
 
 from brusle.data import Dataset, known_data, load, source
 from brusle.data.sets import balanced_order, different_names
@@ -113,18 +114,8 @@ def leaves(rest, like):
 @pytest.fixture
 def plugin(tmp_path, monkeypatch) -> Path:
     """An installed package, as pip would leave it."""
-    (tmp_path / "brusle_squares.py").write_text(PLUGIN)
-    info = tmp_path / "brusle_squares-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: brusle-squares\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[brusle.data]\n"
-        "squares = brusle_squares:squares\n"
-        "wrong = brusle_squares:wrong\n"
-        "gone = brusle_squares:gone\n"
-        "leaves = brusle_squares:leaves\n"
-        "sample = brusle_squares:wrong\n"
-    )
+    points = {kind: kind for kind in ("squares", "wrong", "gone", "leaves")} | {"sample": "wrong"}
+    install(tmp_path, "brusle_squares", PLUGIN, data=points)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
     sys.modules.pop("brusle_squares", None)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from entry import run
+from installed import install
 from tampering import tamper
 from torch import nn
 
@@ -59,15 +60,11 @@ def trace(tmp_path, monkeypatch) -> Path:
     trace = tmp_path / "trace"
     code = PLUGIN.format(trace=str(trace))
     here, there = tmp_path / "here", tmp_path / "there"
-    info = there / "evil-1.0.dist-info"
-    info.mkdir(parents=True)
     here.mkdir()
     (here / "lying_here.py").write_text(code)
-    (there / "evil_plugin.py").write_text(code)
     groups = {"victims": "victim", "defences": "defence", "data": "data", "attacks": "attack"}
-    lines = [f"[brusle.{group}]\nevil = evil_plugin:{name}\n" for group, name in groups.items()]
-    (info / "entry_points.txt").write_text("\n".join(lines))
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
+    points = {group: {"evil": name} for group, name in groups.items()}
+    install(there, "evil_plugin", code, **points)
     monkeypatch.syspath_prepend(there)
     monkeypatch.chdir(here)
     yield trace

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from installed import install
 
 import brusle
 from brusle.errors import InputError, VictimError
@@ -133,7 +134,7 @@ def test_errors_of_the_users_code_say_where(folder, name, error, pattern) -> Non
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package that offers a kind of victims."""
-    (tmp_path / "rivals.py").write_text(
+    code = (
         "import torch\n"
         "def load(rest, device, bias=0.0):\n"
         "    if rest == 'none':\n"
@@ -143,10 +144,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "    torch.nn.init.constant_(layer[1].bias, bias)\n"
         "    return layer\n"
     )
-    info = tmp_path / "rivals-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: rivals\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[brusle.victims]\nrival = rivals:load\n")
+    install(tmp_path, "rivals", code, victims={"rival": "load"})
     monkeypatch.syspath_prepend(tmp_path)
     yield
     sys.modules.pop("rivals", None)
