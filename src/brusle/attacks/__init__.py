@@ -6,7 +6,7 @@ from brusle.attacks.brusle import BruSLe
 from brusle.attacks.combined import Ensemble, Restarts
 from brusle.attacks.l0_hsja import L0HSJA
 from brusle.attacks.minimal import Minimal, minimise
-from brusle.attacks.names import ATTACKS, make
+from brusle.attacks.names import ATTACKS, known_attacks, make, risk
 from brusle.attacks.one_pixel import OnePixel
 from brusle.attacks.pgd0 import PGD0
 from brusle.attacks.pixel_bandit import PixelBandit
@@ -32,7 +32,9 @@ __all__ = [
     "SparseAttack",
     "SparseEvo",
     "SparseRS",
+    "known_attacks",
     "make",
     "minimise",
+    "risk",
     "standard",
 ]

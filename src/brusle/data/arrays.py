@@ -25,7 +25,7 @@ _CHANNELS = (1, 3, 4)
 _WANTED = ("images", "x", "labels", "y", "classes", "names")
 
 
-def npz(name: Name, like: Traits) -> Source:
+def npz(name: Name, wanted: Traits) -> Source:
     """``npz:FILE`` with the arrays images (or x) and labels (or y), and maybe classes and names."""
     layout = name.take_choice("layout", ("auto", "nchw", "nhwc"), "auto")
     name.done()
@@ -57,7 +57,7 @@ def npz(name: Name, like: Traits) -> Source:
     return Source(
         name.text,
         torch.from_numpy(labels.astype(np.int64)),
-        classes or tuple(like.classes or ()),
+        classes or tuple(wanted.classes or ()),
         different_names(names) if names else tuple(f"{i:05d}" for i in range(len(images))),
         read,
     )

@@ -16,7 +16,7 @@ from brusle.names import Name
 from brusle.victim import Traits
 
 
-def sample(name: Name, like: Traits) -> Source:
+def sample(name: Name, wanted: Traits) -> Source:
     """200 test images of CIFAR-10 from one PNG: a row for each class, a column for each image."""
     name.done()
     if name.rest:

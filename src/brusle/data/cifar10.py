@@ -68,7 +68,7 @@ def read(folder: str | Path, split: Split) -> tuple[NDArray[np.uint8], NDArray[n
     return np.concatenate([batch.load() for batch in batches]), labels
 
 
-def source(name: Name, like: Traits) -> Source:
+def source(name: Name, wanted: Traits) -> Source:
     """``cifar10:test`` or ``cifar10:train``; only files that hold chosen images are decoded."""
     split = split_of(name)
     folder = data_folder(name, "CIFAR-10", "cifar-10-batches-bin")

@@ -23,7 +23,7 @@ from brusle.victim import Traits
 _IMAGE = 3 * 96 * 96  # bytes
 
 
-def source(name: Name, like: Traits) -> Source:
+def source(name: Name, wanted: Traits) -> Source:
     """``stl10:test`` or ``stl10:train``; images stay on the disk until they are chosen."""
     split = split_of(name)
     folder = data_folder(name, "STL-10", "stl10_binary")

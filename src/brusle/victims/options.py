@@ -25,6 +25,8 @@ _INSTALL = {
     "autoattack": _AUTOATTACK,
     "pkg_resources": "'setuptools<81'",
     "robustbench": f"robustbench 'setuptools<81' {_AUTOATTACK}",
+    "timm": '"brusle[timm]"',
+    "torchvision": '"brusle[torchvision]"',
 }
 
 

@@ -32,7 +32,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 import brusle
-from brusle import data, defaults, defences, victims
+from brusle import attacks, data, defaults, defences, victims
 from brusle.attacks import make, standard
 from brusle.errors import DataError, InputError
 from brusle.evaluation.record import GoalName
@@ -203,12 +203,19 @@ class Plan(BaseModel):
             ("victim", self.victim, victims.risk),
             *(("defences", spec, defences.risk) for spec in self.defences),
             ("data", self.data, data.risk),
+            *(("attacks", spec, attacks.risk) for spec in self._all_attacks),
         ]
         return [
             (key, f"{key.removesuffix('s')} {name}, which {risk(name)}")
             for key, name, risk in named
             if isinstance(name, str) and risk(name)
         ]
+
+    @property
+    def _all_attacks(self) -> list[Any]:
+        """Names and attacks, of all goals."""
+        by_goal = self.attacks.values() if isinstance(self.attacks, dict) else [self.attacks]
+        return [attack for some in by_goal for attack in some]
 
     @property
     def targeted(self) -> bool:
