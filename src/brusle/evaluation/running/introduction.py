@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-import brusle
 from brusle.defences import taken_apart
 from brusle.errors import DataError
 from brusle.evaluation.record import About, Session, StoredTraits
@@ -15,6 +14,7 @@ from brusle.evaluation.running.workload import Workload
 from brusle.evaluation.storing.store import Store
 from brusle.search import Attack
 from brusle.session import notes_on
+from brusle.version import __version__
 from brusle.victim import Victim, traits
 from brusle.victims.fingerprints import fingerprint, notes_on_weights
 
@@ -53,7 +53,7 @@ def _about(plan: Plan, victim: Victim, attacks: Sequence[Attack], workload: Work
         provenance=provenance(victim.device),
     )
     return About(
-        brusle=brusle.__version__,
+        brusle=__version__,
         victim=behind.name,
         defences=defences,
         weights=weights,

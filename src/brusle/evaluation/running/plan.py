@@ -31,7 +31,6 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-import brusle
 from brusle import attacks, data, defaults, defences, victims
 from brusle.attacks import make, standard
 from brusle.errors import DataError, InputError
@@ -41,6 +40,7 @@ from brusle.files import slug
 from brusle.names import hint
 from brusle.search import Attack
 from brusle.text import brief, shortened, storable
+from brusle.version import __version__
 from brusle.victim import Victim
 from brusle.victims.fingerprints import fingerprint
 
@@ -192,7 +192,7 @@ class Plan(BaseModel):
         the first digits of the victim's `fingerprint`: the same command goes on with the same
         weights, and begins anew with others.
         """
-        facts = f"{self.digest} {manifest.digest} {brusle.__version__}"
+        facts = f"{self.digest} {manifest.digest} {__version__}"
         title = slug(_in_words(self.victim))[-40:].strip("-")
         parts = (title, hashlib.sha256(facts.encode()).hexdigest()[:12], fingerprint(victim)[:8])
         return Path("runs") / "-".join(filter(None, parts))

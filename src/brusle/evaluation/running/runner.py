@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-import brusle
 from brusle.batching import default_batch_size
 from brusle.data.fit import check_fit
 from brusle.errors import BrusleError, InputError
@@ -30,6 +29,7 @@ from brusle.evaluation.storing.store import Store
 from brusle.finishing import write_out
 from brusle.search import Attack
 from brusle.session import check_needs
+from brusle.version import __version__
 from brusle.victim import Victim
 from brusle.victims.fingerprints import fingerprint
 
@@ -139,7 +139,7 @@ def _pending(folder: Path | None, victim: Victim) -> Iterator[Pending | None]:
     if folder is None:
         yield None
         return
-    pending = Pending(folder, f"{brusle.__version__} {victim.name} {fingerprint(victim)}")
+    pending = Pending(folder, f"{__version__} {victim.name} {fingerprint(victim)}")
     try:
         yield pending
     finally:
