@@ -11,7 +11,8 @@ from PIL import Image
 from brusle import defences
 from brusle.attacks import BruSLe
 from brusle.errors import InputError
-from brusle.oracle import Oracle, traits
+from brusle.oracle import Oracle
+from brusle.victim import traits
 from brusle.victims import wrap
 
 SHAPE = (3, 8, 8)
@@ -86,13 +87,19 @@ def test_score_defences_turn_logits_into_probabilities() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("rdn:0.02", "unknown defence 'rdn': did you mean 'rnd'?"),
+        ("rdn:0.02", "unknown defence 'rdn:0.02': did you mean 'rnd'?"),
         ("rnd:much", "'much' is no number"),
         ("rnd:-1", "rnd needs a standard deviation above 0, not -1"),
         ("median:4", "median needs an odd size of 3 or more, not 4"),
         ("jpeg:200", "jpeg needs a quality from 1 to 95, not 200"),
         ("topk:0", "topk needs k of 1 or more: 0"),
         ("label:3", "too many or too few values"),
+        ("rnd?sigma=much", "'much' is no number"),
+        ("rnd?sigma=true", "'true' is no number"),
+        ("rnd?sigma", "option 'sigma' of 'rnd?sigma' has no value: write sigma=VALUE"),
+        ("rnd?sigmo=1", "'rnd?sigmo=1' has no option 'sigmo': did you mean 'sigma'?"),
+        ("rnd?sigma=1&sigma=2", "option 'sigma' of 'rnd?sigma=1&sigma=2' is given twice"),
+        ("rnd:0.1?sigma=0.2", "too many or too few values"),
     ],
 )
 def test_says_what_is_wrong_with_a_spec(spec, message) -> None:
@@ -105,6 +112,8 @@ def test_a_spec_and_its_name_are_the_same() -> None:
     victim = revealing().victim()
     for spec in ("rnd:0.02", "median:3", "jpeg:75", "round:2", "topk:5", "label"):
         assert defences.make(spec, victim).name == f"counting + {spec}"
+    for spec, short in (("rnd?sigma=0.5", "rnd:0.5"), ("topk?k=2", "topk:2"), ("label?", "label")):
+        assert defences.make(spec, victim) == defences.make(short, victim)
 
 
 def noisy_problem(n: int = 12, sigma: float = 0.1):

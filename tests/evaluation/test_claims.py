@@ -8,7 +8,7 @@ from test_statistics import row
 
 from brusle.evaluation.paper.claims import MARGIN, Reading, check_claim
 from brusle.evaluation.paper.presets import Claim
-from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.statistics import Rate
 
 ABOVE = Claim(line="A", order="above", other="B")
 LEVEL = Claim(line="A", order="level", other="B")

@@ -127,8 +127,8 @@ def search_options(queries: int, several: bool = False) -> Decorator:
             default=defaults.ATTACKS if several else "brusle",
             multiple=several,
             show_default=True,
-            help="The attack, with options as in brusle:palette=uniform,colours=2; see `brusle "
-            f"list attacks`.{again}",
+            help="The attack, with options as in brusle:palette=uniform,colours=2 or, quoted, "
+            f"brusle?palette=uniform&colours=2; see `brusle list attacks`.{again}",
         ),
         click.option(
             "--minimal",

@@ -6,7 +6,7 @@ import re
 
 from brusle.data.sets import Source
 from brusle.errors import InputError
-from brusle.oracle import Victim, check_shape, traits
+from brusle.victim import Victim, check_shape, traits
 
 
 def check_fit(data: Source, shape: tuple[int, ...], victim: Victim) -> None:

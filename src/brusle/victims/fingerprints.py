@@ -62,7 +62,9 @@ def digest(module: nn.Module) -> str:
         VictimError: a weight has no values, as before the first call of a lazy module.
     """
     state = _State()
-    for name, value in sorted(_told(module, state).items(), key=lambda item: str(item[0])):
+    for name, value in sorted(
+        _reported_state(module, state).items(), key=lambda item: str(item[0])
+    ):
         state.whole.update(str(name).encode())
         if isinstance(value, Tensor):
             _check_values(value, str(name))
@@ -153,9 +155,9 @@ class _State:
         self._add_all("object", [make, arguments, state, list(items or ()), list(pairs or ())])
 
     def _add_all(self, kind: str, values: Iterable[Any]) -> None:
-        some = list(values)
-        self._write(kind, str(len(some)))
-        for one in some:
+        parts = list(values)
+        self._write(kind, str(len(parts)))
+        for one in parts:
             self.add(one)
 
     def _give_up(self, value: Any) -> None:
@@ -168,7 +170,7 @@ class _State:
         self.whole.update(f"<{kind} {len(raw)}>".encode() + raw)
 
 
-def _told(module: nn.Module, state: _State) -> Mapping[Any, Any]:
+def _reported_state(module: nn.Module, state: _State) -> Mapping[Any, Any]:
     """What a module says of its state; if it says nothing, its parameters and buffers."""
     try:
         told = module.state_dict()

@@ -17,8 +17,8 @@ from brusle.evaluation.paper.presets import (
 )
 from brusle.evaluation.paper.rows import PartRows
 from brusle.evaluation.record import Row
+from brusle.evaluation.statistics import attacked, over_seeds, robust_accuracy, success_rate
 from brusle.evaluation.statistics.rates import Z95, Rate
-from brusle.evaluation.statistics.summaries import over_seeds, robust_accuracy, success_rate
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,8 @@ def _measure(
 def _total(rows: Sequence[Row], metric: Metric, mark: int, area: int) -> tuple[float, int]:
     """What the rows of one image add to a mean, and how many they count as."""
     if metric == "mean sparsity":
-        attacked = [row for row in rows if row.status not in ("skipped", "error")]
-        return sum(row.pixels for row in attacked) / area, len(attacked)
+        counted = attacked(rows)
+        return sum(row.pixels for row in counted) / area, len(counted)
     rate = success_rate(rows, mark) if metric == "asr" else robust_accuracy(rows, mark)
     return rate.hits, rate.count
 

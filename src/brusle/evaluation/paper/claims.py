@@ -9,14 +9,15 @@ from typing import Any, Literal
 from brusle.evaluation.paper.presets import Claim
 from brusle.evaluation.paper.rows import PartRows
 from brusle.evaluation.record import Row
-from brusle.evaluation.statistics.rates import Rate, or_none
-from brusle.evaluation.statistics.summaries import (
+from brusle.evaluation.statistics import (
     FEWEST_IMAGES,
     Comparison,
+    attacked,
     clearly_ahead,
     compare,
     success_rate,
 )
+from brusle.evaluation.statistics.rates import Rate, or_none
 
 ClaimVerdict = Literal["held", "within noise", "contradicted"]
 MARGIN = 0.1  # a difference up to this is called level, and a rate up to this may be zero
@@ -32,7 +33,7 @@ class Reading:
     @property
     def images(self) -> int:
         """How many images they are of."""
-        return len({row.image for row in self.rows if row.status not in ("skipped", "error")})
+        return len({row.image for row in attacked(self.rows)})
 
     def cut(self) -> list[Row]:
         """The rows as a run with that limit would have left them: what came later is a failure."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import brusle
 from brusle.evaluation.paper.cells import Cell, cells
 from brusle.evaluation.paper.claims import CheckedClaim, check_claims
 from brusle.evaluation.paper.jobs import Job, default_folder, jobs
@@ -21,7 +20,8 @@ from brusle.evaluation.running.runner import run_plan
 from brusle.evaluation.statistics.rates import Rate
 from brusle.evaluation.storing.manifest import Manifest, Targets
 from brusle.files import write_text
-from brusle.oracle import Victim
+from brusle.version import __version__
+from brusle.victim import Victim
 
 FILE = "reproduction.json"
 
@@ -121,7 +121,7 @@ class Reproduction:
             "preset": self.preset.name,
             "summary": self.preset.summary,
             "place": self.preset.place,
-            "brusle": brusle.__version__,
+            "brusle": __version__,
             "seconds": round(self.seconds, 2),
             "left_out": list(self.left_out),
             "parts": [outcome.as_dict() for outcome in self.outcomes],

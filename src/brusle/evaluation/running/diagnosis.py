@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from brusle.errors import BrusleError, VictimUnavailable
-from brusle.evaluation.statistics.rates import Rate
-from brusle.oracle import Oracle, Victim, traits
+from brusle.evaluation.statistics import Rate
+from brusle.oracle import Oracle
+from brusle.victim import Victim, traits
 from brusle.victims.preprocessing import as_if, others, remedy, suspects
 from brusle.victims.wrappers import contradiction
 
@@ -83,14 +84,14 @@ class Sample:
         began = time.monotonic()
         answers = self._oracle.ask(torch.arange(len(images)), images, "clean")
         self.speed = max(self.speed, len(images) / max(time.monotonic() - began, 1e-9))
-        return answers.scores.cpu().double(), answers.errors
+        return answers.values.cpu().double(), answers.errors
 
     def ask_apart(self, images: Tensor, batch_size: int) -> tuple[Tensor, dict[int, str]]:
         """Scores of any images, in calls of another size."""
         oracle = Oracle(self.victim, len(images), limit=0, batch_size=batch_size)
         self._oracles.append(oracle)
         answers = oracle.ask(torch.arange(len(images)), images, "clean")
-        return answers.scores.cpu().double(), answers.errors
+        return answers.values.cpu().double(), answers.errors
 
     @property
     def answered(self) -> int:

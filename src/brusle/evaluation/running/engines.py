@@ -12,9 +12,10 @@ from typing import Protocol
 from brusle.evaluation.record import Row
 from brusle.evaluation.running.shards import Shard, ShardSupply
 from brusle.evaluation.storing.rows import rows_of
-from brusle.oracle import SEVERAL, Victim
+from brusle.oracle import SEVERAL
 from brusle.results import AttackResult
 from brusle.session import Progress, run
+from brusle.victim import Victim
 
 _BATCHES = 4  # in a local shard: few enough to be small, enough to keep the batch full
 

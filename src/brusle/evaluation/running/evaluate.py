@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from brusle import defaults
-from brusle.attacks.base import AnyAttack
 from brusle.data import Data
 from brusle.errors import InputError
 from brusle.evaluation.record import GoalName
@@ -18,14 +17,15 @@ from brusle.evaluation.running.plan import Plan, is_attack
 from brusle.evaluation.running.runner import run_plan
 from brusle.evaluation.storing.manifest import Manifest, Targets
 from brusle.evaluation.storing.runs import Run
+from brusle.search import Attack
 
-Attacks = Sequence[AnyAttack] | Mapping[GoalName, Sequence[AnyAttack]]
+Attacks = Sequence[Attack] | Mapping[GoalName, Sequence[Attack]]
 
 
 def evaluate(
     victim: Any = defaults.VICTIM,
     data: Data = defaults.DATA,
-    attacks: AnyAttack | Attacks | None = None,
+    attacks: Attack | Attacks | None = None,
     goal: GoalName | Sequence[GoalName] = defaults.GOALS,
     out: str | Path | None = None,
     *,

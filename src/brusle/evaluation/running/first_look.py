@@ -25,9 +25,9 @@ from brusle.evaluation.running.diagnosis import (
 )
 from brusle.evaluation.running.workload import Workload
 from brusle.evaluation.storing.store import Store
-from brusle.oracle import Victim
 from brusle.problems import Problems
 from brusle.text import shown
+from brusle.victim import Victim
 
 IMAGES = 64  # at most, whatever the batch size: the same images, the same warnings
 OnWarning = Callable[[str], None]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-import brusle
-from brusle.attacks.base import AnyAttack
 from brusle.defences import taken_apart
 from brusle.errors import DataError
 from brusle.evaluation.record import About, Session, StoredTraits
@@ -14,13 +12,15 @@ from brusle.evaluation.running.plan import Plan
 from brusle.evaluation.running.provenance import provenance
 from brusle.evaluation.running.workload import Workload
 from brusle.evaluation.storing.store import Store
-from brusle.oracle import Victim, traits
+from brusle.search import Attack
 from brusle.session import notes_on
+from brusle.version import __version__
+from brusle.victim import Victim, traits
 from brusle.victims.fingerprints import fingerprint, notes_on_weights
 
 
 def introduce(
-    store: Store, plan: Plan, victim: Victim, attacks: Sequence[AnyAttack], workload: Workload
+    store: Store, plan: Plan, victim: Victim, attacks: Sequence[Attack], workload: Workload
 ) -> None:
     """Write down what this session is about; refuse it if results would mix."""
     before, now = store.about(), _about(plan, victim, attacks, workload)
@@ -42,7 +42,7 @@ def note_changed_weights(store: Store, victim: Victim) -> None:
     store.write_about(about.model_copy(update={"notes": notes}))
 
 
-def _about(plan: Plan, victim: Victim, attacks: Sequence[AnyAttack], workload: Workload) -> About:
+def _about(plan: Plan, victim: Victim, attacks: Sequence[Attack], workload: Workload) -> About:
     behind, defences = taken_apart(victim)
     weights = fingerprint(victim)
     notes = [note for attack in attacks for note in notes_on(attack, victim)]
@@ -53,7 +53,7 @@ def _about(plan: Plan, victim: Victim, attacks: Sequence[AnyAttack], workload: W
         provenance=provenance(victim.device),
     )
     return About(
-        brusle=brusle.__version__,
+        brusle=__version__,
         victim=behind.name,
         defences=defences,
         weights=weights,

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from brusle import rng
+from brusle.batching import default_batch_size
 from brusle.data import Data, Source, as_source
 from brusle.data.sets import remembering
 from brusle.errors import InputError, VictimError
@@ -24,10 +25,10 @@ from brusle.evaluation.storing.manifest import (
     image_hash,
     in_parts,
 )
-from brusle.oracle import Oracle, Victim, traits
-from brusle.victims import as_victim, default_batch_size
-
-_IMAGE_ORDER, _TARGET_ORDER, _CLASS_ORDER = range(3)  # tags of the random numbers
+from brusle.oracle import Oracle
+from brusle.rng import Purpose
+from brusle.victim import Victim, traits
+from brusle.victims import as_victim
 
 
 def choose(
@@ -119,7 +120,9 @@ def _targets(image: Tensor, others: Sequence[int], targets: Targets, seed: int) 
             f"targets is {targets!r}: give 'all' or a number from 1 to {len(others)}, the other "
             f"classes that an image has"
         )
-    order = _shuffled(len(others), seed, rng.content_id(image.numpy().tobytes()), _TARGET_ORDER)
+    order = _shuffled(
+        len(others), seed, rng.content_id(image.numpy().tobytes()), Purpose.TARGET_ORDER
+    )
     return tuple(others[at] for at in order[:targets])
 
 
@@ -149,10 +152,10 @@ class _Candidates:
         """Rows as `choose` says."""
         labels, seed = self._source.labels.tolist(), self._seed
         queues: dict[int, deque[int]] = {}
-        for row in _shuffled(len(labels), seed, 0, _IMAGE_ORDER):
+        for row in _shuffled(len(labels), seed, 0, Purpose.IMAGE_ORDER):
             queues.setdefault(labels[row], deque()).append(row)
         present = sorted(queues)
-        turn = [present[at] for at in _shuffled(len(present), seed, 0, _CLASS_ORDER)]
+        turn = [present[at] for at in _shuffled(len(present), seed, 0, Purpose.CLASS_ORDER)]
         chosen: list[int] = []
         have = dict.fromkeys(turn, 0)
         while len(chosen) < images and any(queues.values()):
@@ -175,8 +178,8 @@ class _Candidates:
         return right
 
 
-def _shuffled(count: int, seed: int, identity: int, tag: int) -> list[int]:
+def _shuffled(count: int, seed: int, identity: int, purpose: Purpose) -> list[int]:
     """A random order of ``count`` things."""
     stream = rng.streams(seed, torch.tensor([identity]))
-    order: list[int] = rng.bits(stream, 0, tag, count)[0].sort(stable=True).indices.tolist()
+    order: list[int] = rng.bits(stream, 0, purpose, count)[0].sort(stable=True).indices.tolist()
     return order

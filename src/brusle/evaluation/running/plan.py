@@ -32,17 +32,17 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-import brusle
-from brusle import data, defaults, defences, victims
+from brusle import attacks, data, defaults, defences, victims
 from brusle.attacks import make, standard
-from brusle.attacks.base import AnyAttack
 from brusle.errors import DataError, InputError
 from brusle.evaluation.record import GoalName
 from brusle.evaluation.storing.manifest import Manifest
 from brusle.files import slug
 from brusle.names import hint
-from brusle.oracle import Victim
+from brusle.search import Attack
 from brusle.text import brief, shortened, storable
+from brusle.version import __version__
+from brusle.victim import Victim
 from brusle.victims.fingerprints import fingerprint
 
 
@@ -193,7 +193,7 @@ class Plan(BaseModel):
         the first digits of the victim's `fingerprint`: the same command goes on with the same
         weights, and begins anew with others.
         """
-        facts = f"{self.digest} {manifest.digest} {brusle.__version__}"
+        facts = f"{self.digest} {manifest.digest} {__version__}"
         title = slug(_in_words(self.victim))[-40:].strip("-")
         parts = (title, hashlib.sha256(facts.encode()).hexdigest()[:12], fingerprint(victim)[:8])
         return Path("runs") / "-".join(filter(None, parts))
@@ -204,6 +204,7 @@ class Plan(BaseModel):
             ("victim", self.victim, victims.risk),
             *(("defences", spec, defences.risk) for spec in self.defences),
             ("data", self.data, data.risk),
+            *(("attacks", spec, attacks.risk) for spec in self._all_attacks),
         ]
         return [
             (key, f"{key.removesuffix('s')} {name}, which {risk(name)}")
@@ -212,16 +213,22 @@ class Plan(BaseModel):
         ]
 
     @property
+    def _all_attacks(self) -> list[Any]:
+        """Names and attacks, of all goals."""
+        by_goal = self.attacks.values() if isinstance(self.attacks, dict) else [self.attacks]
+        return [attack for some in by_goal for attack in some]
+
+    @property
     def targeted(self) -> bool:
         """Whether targets are wanted: one of the goals that have attacks is targeted."""
         attacks = self.attacks if isinstance(self.attacks, dict) else {"targeted": self.attacks}
         return "targeted" in self.goals and bool(attacks.get("targeted"))
 
-    def attacks_on(self, victim: Victim) -> dict[GoalName, list[AnyAttack]]:
+    def attacks_on(self, victim: Victim) -> dict[GoalName, list[Attack]]:
         """The attacks for each goal; what the standard ensemble is depends on the victim."""
         return {goal: self._attacks_on(victim, goal) for goal in self.goals}
 
-    def _attacks_on(self, victim: Victim, goal: GoalName) -> list[AnyAttack]:
+    def _attacks_on(self, victim: Victim, goal: GoalName) -> list[Attack]:
         pixels = self.pixels.get(goal) if isinstance(self.pixels, dict) else self.pixels
         budgets = pixels or defaults.PIXELS[goal]
         if self.standard:

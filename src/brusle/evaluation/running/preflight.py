@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from brusle.batching import default_batch_size
 from brusle.data import Data, Dataset, Source, as_source
 from brusle.data.fit import check_fit
 from brusle.errors import InputError, VictimError, VictimUnavailable
@@ -25,8 +26,8 @@ from brusle.evaluation.running.diagnosis import (
     probes,
 )
 from brusle.evaluation.statistics.rates import Rate, or_none
-from brusle.oracle import Victim, traits
-from brusle.victims import as_victim, default_batch_size
+from brusle.victim import Victim, traits
+from brusle.victims import as_victim
 from brusle.victims.borrowing import evaluating
 from brusle.victims.preprocessing import undefended
 from brusle.victims.wrappers import OutputKindError

@@ -9,14 +9,15 @@ from typing import Any
 
 import torch
 
-import brusle
+from brusle import version
 from brusle.evaluation.running.revision import git_revision
+from brusle.version import __version__
 
 
 def provenance(device: torch.device) -> dict[str, Any]:
     """Facts about the software and the machine; nothing that names the machine or its user."""
     return {
-        "brusle": brusle.__version__,
+        "brusle": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "system": f"{platform.system()} {platform.machine()}",
@@ -24,7 +25,7 @@ def provenance(device: torch.device) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
-        "git_brusle": git_revision(Path(brusle.__file__).parent, "__init__.py"),
+        "git_brusle": git_revision(Path(version.__file__).parent, "version.py"),
         "git_here": git_revision(Path.cwd()),
     }
 

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import brusle
 from brusle.errors import BrusleError, InputError, VictimError, VictimUnavailable, first_line
 from brusle.evaluation.record import Row
 from brusle.evaluation.running.engines import Sink
@@ -22,6 +21,7 @@ from brusle.evaluation.running.ray_cluster import LOOK, ClusterDied, Pulse, conn
 from brusle.evaluation.running.ray_worker import Order, work
 from brusle.evaluation.running.shards import Shard, ShardSupply
 from brusle.session import Progress
+from brusle.version import __version__
 from brusle.victims.fingerprints import fingerprint
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Ray:
         workers = self.workers or os.cpu_count() or 1
         shards = supply.shards(_BATCHES * supply.batch_size, at_least=_SHARDS * workers)
         with connected(ray, self.workers, self.address):
-            order = Order(uuid.uuid4().hex, supply.spec, fingerprint(victim), brusle.__version__)
+            order = Order(uuid.uuid4().hex, supply.spec, fingerprint(victim), __version__)
             gpus = 1 if victim.device.type == "cuda" else 0
             _Crew(ray, order, self.workers, gpus, sink).work(shards)
 

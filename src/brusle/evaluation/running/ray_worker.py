@@ -9,13 +9,13 @@ from queue import SimpleQueue
 
 import torch
 
-import brusle
 from brusle.errors import InputError
 from brusle.evaluation.record import Row
 from brusle.evaluation.running.engines import attack
 from brusle.evaluation.running.shards import Shard
 from brusle.evaluation.running.victim import VictimSpec
-from brusle.oracle import Victim
+from brusle.version import __version__
+from brusle.victim import Victim
 from brusle.victims.fingerprints import fingerprint
 
 
@@ -63,9 +63,9 @@ def _fill(
 
 def open_once(order: Order) -> Victim:
     """The victim of an order, which must be the one of whoever gave it."""
-    if order.version != brusle.__version__:
+    if order.version != __version__:
         raise InputError(
-            f"a worker has brusle {brusle.__version__}, this is {order.version}: install the same "
+            f"a worker has brusle {__version__}, this is {order.version}: install the same "
             f"version on all machines"
         )
     if order.token not in _OPEN:

@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-import brusle
-from brusle.attacks.base import AnyAttack
+from brusle.batching import default_batch_size
 from brusle.data.fit import check_fit
 from brusle.errors import BrusleError, InputError
 from brusle.evaluation.record import GoalName, Setting
@@ -24,13 +23,14 @@ from brusle.evaluation.running.shards import ShardSupply, Unfinished
 from brusle.evaluation.running.starts import StartingImages
 from brusle.evaluation.running.victim import VictimSpec
 from brusle.evaluation.running.workload import Workload
-from brusle.evaluation.storing.export import write_folder
 from brusle.evaluation.storing.pending import Pending
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import Store
-from brusle.oracle import Victim
+from brusle.finishing import write_out
+from brusle.search import Attack
 from brusle.session import check_needs
-from brusle.victims import default_batch_size
+from brusle.version import __version__
+from brusle.victim import Victim
 from brusle.victims.fingerprints import fingerprint
 
 
@@ -73,12 +73,12 @@ def run_plan(
             run = _run(store, folder, unfinished, workload)
             run.start_queries, run.seconds = starting.queries, time.monotonic() - began
             if folder is not None:
-                write_files(run, folder)
+                write_out(run, folder)
         store.release()
     return run
 
 
-def _settings(plan: Plan, victim: Victim) -> list[tuple[Setting, AnyAttack]]:
+def _settings(plan: Plan, victim: Victim) -> list[tuple[Setting, Attack]]:
     """The attacks of a plan, each for its goal and with each seed."""
     settings = [
         (Setting.of(attack, goal, seed, plan.eot), attack)
@@ -92,9 +92,7 @@ def _settings(plan: Plan, victim: Victim) -> list[tuple[Setting, AnyAttack]]:
     return list({setting.key: (setting, attack) for setting, attack in settings}.values())
 
 
-def _check(
-    settings: Sequence[tuple[Setting, AnyAttack]], workload: Workload, victim: Victim
-) -> None:
+def _check(settings: Sequence[tuple[Setting, Attack]], workload: Workload, victim: Victim) -> None:
     """Refuse now what one of the attacks would refuse when its turn comes."""
     check_fit(workload.source, workload.shape, victim)
     for setting, attack in settings:
@@ -141,7 +139,7 @@ def _pending(folder: Path | None, victim: Victim) -> Iterator[Pending | None]:
     if folder is None:
         yield None
         return
-    pending = Pending(folder, f"{brusle.__version__} {victim.name} {fingerprint(victim)}")
+    pending = Pending(folder, f"{__version__} {victim.name} {fingerprint(victim)}")
     try:
         yield pending
     finally:
@@ -164,12 +162,3 @@ def _wanted(workload: Workload, goal: GoalName) -> list[tuple[int, str]]:
     """Id and name of every problem of a goal."""
     ids = workload.list_of(goal).ids.tolist()
     return list(zip(ids, workload.names(goal, range(len(ids))), strict=True))
-
-
-def write_files(run: Run, folder: Path) -> None:
-    """What people look at first in a run folder, made from what is stored."""
-    # here and not above: pictures read runs, and know who makes them as little as tables do
-    from brusle.report.pictures import write_pictures
-
-    write_folder(run, folder)
-    write_pictures(run, folder)

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from brusle.attacks.base import AnyAttack
 from brusle.evaluation.record import Setting
 from brusle.evaluation.running.starts import StartingImages
 from brusle.evaluation.running.victim import VictimSpec
 from brusle.evaluation.running.workload import Workload
 from brusle.evaluation.storing.pending import Pending
 from brusle.evaluation.storing.store import Store
-from brusle.oracle import Memory, Victim, traits
+from brusle.oracle import Memory
 from brusle.problems import Problems
+from brusle.search import Attack
+from brusle.victim import Victim, traits
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Shard:
 
     number: int
     setting: Setting
-    attack: AnyAttack
+    attack: Attack
     problems: Problems
     names: tuple[str, ...]
     batch_size: int
@@ -65,7 +66,7 @@ class Unfinished:
     """
 
     setting: Setting
-    attack: AnyAttack
+    attack: Attack
     ids: list[int]
     rows: list[int]
     fooled: int
@@ -75,7 +76,7 @@ class Unfinished:
         cls,
         store: Store,
         setting: Setting,
-        attack: AnyAttack,
+        attack: Attack,
         workload: Workload,
         retry_errors: bool = False,
     ) -> Unfinished:

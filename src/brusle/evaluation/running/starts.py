@@ -13,11 +13,12 @@ from torch import Tensor
 from brusle import rng
 from brusle.data import Source
 from brusle.errors import DataError, VictimUnavailable
-from brusle.oracle import Oracle, Victim
+from brusle.oracle import Oracle
 from brusle.problems import Problems
+from brusle.rng import Purpose
+from brusle.victim import Victim
 
 CANDIDATES = 10  # of each class, so many are asked
-_IMAGE_ORDER, _CLASS, _PICK = range(3)  # tags of the random numbers
 
 
 class StartingImages:
@@ -36,7 +37,7 @@ class StartingImages:
     def choose(self, problems: Problems) -> Tensor:
         """``(n, c, h, w)``: a start for each problem; the same for the same seed and id."""
         stream = rng.streams(self._seed, problems.ids)
-        numbers = rng.bits(stream, 0, _PICK, 1)[:, 0].tolist()
+        numbers = rng.bits(stream, 0, Purpose.START_IMAGE, 1)[:, 0].tolist()
         if problems.targets is None:
             classes = self._others(problems.labels, stream)
         else:
@@ -49,7 +50,7 @@ class StartingImages:
 
     def _others(self, labels: Tensor, stream: Tensor) -> list[int]:
         present = sorted(set(self._pool.labels.tolist()))
-        numbers = rng.bits(stream, 0, _CLASS, 1)[:, 0].tolist()
+        numbers = rng.bits(stream, 0, Purpose.START_CLASS, 1)[:, 0].tolist()
         others = ([c for c in present if c != label] for label in labels.tolist())
         return [mine[n % len(mine)] for mine, n in zip(others, numbers, strict=True)]
 
@@ -58,8 +59,8 @@ class StartingImages:
         if wanted not in self._known:
             mine = (self._pool.labels == wanted).nonzero()[:, 0]
             stream = rng.streams(self._seed, torch.tensor([wanted]))
-            order = rng.bits(stream, 0, _IMAGE_ORDER, len(mine))[0].sort(stable=True).indices
-            rows = mine[order[:CANDIDATES]]
+            numbers = rng.bits(stream, 0, Purpose.START_ORDER, len(mine))[0]
+            rows = mine[numbers.sort(stable=True).indices[:CANDIDATES]]
             right = torch.zeros(0)
             if len(rows):
                 images = self._pool.read(rows.tolist())

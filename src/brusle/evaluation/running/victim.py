@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from brusle.defences import defend
-from brusle.oracle import Victim
+from brusle.victim import Victim
 from brusle.victims import as_victim, timed
 
 

@@ -17,8 +17,8 @@ from brusle.evaluation.running.pairs import drawn, number_of_classes
 from brusle.evaluation.running.plan import Plan
 from brusle.evaluation.storing.manifest import Manifest, ManifestImage, Originals, Targets, in_parts
 from brusle.names import require_harmless
-from brusle.oracle import Victim
 from brusle.problems import Problems
+from brusle.victim import Victim
 
 Portion = tuple[Sequence[ManifestImage], Tensor]  # of a manifest, with the images
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from brusle import defences as defence_kinds
 from brusle import rng
 from brusle import victims as victim_kinds
+from brusle.batching import default_batch_size
 from brusle.data import Data
 from brusle.data.fit import check_fit
 from brusle.errors import BrusleError, DataError, InputError
@@ -30,9 +31,10 @@ from brusle.evaluation.storing.rows import rebuild
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import ExaminedRow
 from brusle.names import require_harmless
-from brusle.oracle import Answers, Oracle, Victim, traits
+from brusle.oracle import Answers, Oracle
 from brusle.verify import image_fault, missed_goal, reaches, saved_as_png
-from brusle.victims import default_batch_size, timed
+from brusle.victim import Victim, traits
+from brusle.victims import timed
 from brusle.victims.fingerprints import fingerprint
 
 _FRESH = -1  # a restart that no attack has: another noise than the run has seen
@@ -273,7 +275,7 @@ class _Batch:
 
 
 def _scores(answers: Answers, place: int) -> NDArray[np.float64]:
-    scores: NDArray[np.float64] = answers.scores[place].double().cpu().numpy()
+    scores: NDArray[np.float64] = answers.values[place].double().cpu().numpy()
     return scores
 
 
