@@ -24,7 +24,6 @@ from brusle.attacks import (
     SparseRS,
 )
 from brusle.attacks.pixel_bandit.prior import Prior
-from brusle.attacks.pixel_bandit.swaps import SwapBandit
 from brusle.errors import InputError, VictimError
 from brusle.problems import Problems, flatten_pixels
 from brusle.results import AttackResult
@@ -83,10 +82,9 @@ ATTACKS = {
 class _LargePixelBandit(PixelBandit):
     """As in images that are too large for an effect per pixel."""
 
-    def start(self, problems: Problems, seed: int, restart: int) -> SwapBandit:
+    def prior_of(self, problems: Problems) -> Prior:
         c, h, w = problems.shape
-        prior = Prior.of(h, w, c, max(h, w) / 8, problems.images.device, most=6)
-        return SwapBandit.start(self, prior, problems, seed, restart)
+        return Prior.of(h, w, c, max(h, w) / 8, problems.images.device, most=6)
 
 
 def _restarts(pixels: int, queries: int) -> Restarts:
