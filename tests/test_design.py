@@ -1,4 +1,4 @@
-"""docs/design.md and docs/extending.md speak of what is there: files, names, and an order to read in."""
+"""docs/design.md and docs/extending.md speak of what is there, in an order to read in."""
 
 import re
 from pathlib import Path
