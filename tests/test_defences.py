@@ -12,7 +12,8 @@ from brusle import defences
 from brusle.attacks import BruSLe
 from brusle.errors import InputError
 from brusle.oracle import Oracle, traits
-from brusle.victims import wrap
+from brusle.victims import timed, wrap
+from brusle.victims.wrappers import named
 
 SHAPE = (3, 8, 8)
 KEYS = torch.arange(6)
@@ -207,3 +208,29 @@ def test_on_a_deterministic_victim_stable_is_success() -> None:
     result = BruSLe(4, 60)(model.victim(), images, own_labels(model, images))
     assert result.success.any()
     assert torch.equal(result.stable, result.success) and not result.randomised
+
+
+def test_a_defended_victim_is_taken_apart() -> None:
+    victim = wrap(lambda x: x.flatten(1)[:, :4], output="logits", name="a + b")
+    specs = ("rnd:0.02", "median:3", "label")
+    defended = timed(defences.defend(victim, specs), 5)
+    assert defences.taken_apart(defended) == (victim, specs)
+    factory = named(
+        defended, "python:mine:make"
+    )  # what it returns is the victim, with all defences
+    assert defences.taken_apart(factory) == (factory, ())
+
+
+def test_a_defence_of_a_plugin_is_taken_apart_too(tmp_path, monkeypatch) -> None:
+    """A plugin may return anything; what it was called with is what is written down."""
+    (tmp_path / "walls.py").write_text("def build(victim, height):\n    return victim\n")
+    info = tmp_path / "walls-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: walls\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[brusle.defences]\nwall = walls:build\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    victim = wrap(lambda x: x.flatten(1)[:, :4], output="logits", name="mine")
+    defended = defences.defend(victim, ("jpeg:75", "wall:3", "label"))
+    assert defended.name == "mine + jpeg:75 + wall:3 + label"
+    assert defences.taken_apart(defended) == (victim, ("jpeg:75", "wall:3", "label"))
+    assert defended(torch.rand(2, 3, 4, 4)).shape == (2, 4)
