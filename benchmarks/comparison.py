@@ -35,8 +35,8 @@ from brusle.attacks import (
     SparseEvo,
     SparseRS,
 )
-from brusle.attacks.base import AnyAttack
 from brusle.evaluation.statistics.rates import Rate
+from brusle.search import Attack
 
 BUDGETS = {"targeted": (10, 20, 40), "untargeted": (1, 3, 5)}
 MARKS = (100, 200, 300, 400, 500)
@@ -58,14 +58,14 @@ class Line:
 
     title: str
     goal: str
-    build: Callable[[int, int], AnyAttack]
+    build: Callable[[int, int], Attack]
     marks: tuple[int, ...]
     once_per_mark: bool = False
     walks: bool = False
     share: float = 1.0
 
 
-def walking(attack: type) -> Callable[[int, int], AnyAttack]:
+def walking(attack: type) -> Callable[[int, int], Attack]:
     return lambda pixels, queries: Minimal(attack(pixels, queries), queries)
 
 

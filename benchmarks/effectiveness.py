@@ -16,7 +16,7 @@ from rich.table import Table
 
 import brusle
 from brusle.attacks import BruSLe
-from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.statistics import Rate
 
 BUDGETS = {"targeted": (10, 20), "untargeted": (1, 3, 5, 10)}
 

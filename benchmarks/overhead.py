@@ -27,7 +27,7 @@ import brusle
 from brusle.attacks import BruSLe, OnePixel, PixelBandit, SparseRS
 from brusle.attacks.base import SparseAttack
 from brusle.errors import VictimError
-from brusle.oracle import Victim
+from brusle.victim import Victim
 
 
 class Paired:

@@ -35,11 +35,12 @@ from brusle.attacks.base import SparseAttack
 from brusle.data import load
 from brusle.defences import defend
 from brusle.errors import BrusleError
-from brusle.oracle import Victim, put
+from brusle.outcomes import FAULTY
 from brusle.problems import Candidates, Problems
 from brusle.results import AttackResult
 from brusle.search import Feedback, Search
 from brusle.session import Session, run
+from brusle.victim import Victim, call_victim
 
 
 class Timed:
@@ -54,7 +55,7 @@ class Timed:
     def draw(self, images: Tensor, keys: Tensor) -> Tensor:
         """Ask the victim, whether it is randomised or not."""
         began = time.perf_counter()
-        scores = put(self.victim, images, keys)
+        scores = call_victim(self.victim, images, keys)
         self.seconds += time.perf_counter() - began
         return scores
 
@@ -162,7 +163,7 @@ def measure(args: argparse.Namespace, victim: Victim, pixels: int, marks: list[i
                 "pixels": pixels,
                 "attack": name,
                 "images": len(labels),
-                "errors": sum(status in ("error", "unverified") for status in result.status),
+                "errors": sum(status in FAULTY for status in result.status),
                 "rate": {
                     q: float((used[name] <= q)[result.success].sum()) / len(labels) for q in marks
                 },

@@ -17,7 +17,7 @@ from pathlib import Path
 import brusle
 from brusle.attacks import BruSLe
 from brusle.defences import make
-from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.statistics import Rate
 
 PIXELS = (4, 8, 12, 16)
 PLAIN = "cifar10-resnet20"
@@ -52,7 +52,7 @@ def row(name: str, spec: str | None, data: brusle.data.Dataset, queries: int) ->
     attacks = [BruSLe(pixels, queries) for pixels in PIXELS]
     run = brusle.evaluate(victim, data, attacks, "untargeted")
     results = run.results
-    clean = sum(status != "skipped" for status in results[0].status)
+    clean = int(results[0].attacked.sum())
     cells = [
         f"`{name}`" + (f" + {spec}" if spec else ""),
         f"{100 * card['test_accuracy']:.1f}" if spec is None else "",
@@ -64,8 +64,7 @@ def row(name: str, spec: str | None, data: brusle.data.Dataset, queries: int) ->
     for result, summary in zip(results, run.summaries(), strict=True):
         text = percent(summary.robust)
         if result.randomised:
-            kept = int((~result.success).sum()) - result.status.count("skipped")
-            kept += int((result.success & ~result.stable).sum())
+            kept = int((result.attacked & ~result.stable).sum())
             text += f" (stable {percent(Rate(kept, len(data)))})"
         cells.append(text)
     return "| " + " | ".join(cells) + " |"

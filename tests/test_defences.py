@@ -5,13 +5,15 @@ import io
 import numpy as np
 import pytest
 import torch
+from installed import install
 from models import Counting, integer_model, own_labels, random_images
 from PIL import Image
 
 from brusle import defences
 from brusle.attacks import BruSLe
 from brusle.errors import InputError
-from brusle.oracle import Oracle, traits
+from brusle.oracle import Oracle
+from brusle.victim import traits
 from brusle.victims import timed, wrap
 from brusle.victims.wrappers import named
 
@@ -87,13 +89,19 @@ def test_score_defences_turn_logits_into_probabilities() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("rdn:0.02", "unknown defence 'rdn': did you mean 'rnd'?"),
+        ("rdn:0.02", "unknown defence 'rdn:0.02': did you mean 'rnd'?"),
         ("rnd:much", "'much' is no number"),
         ("rnd:-1", "rnd needs a standard deviation above 0, not -1"),
         ("median:4", "median needs an odd size of 3 or more, not 4"),
         ("jpeg:200", "jpeg needs a quality from 1 to 95, not 200"),
         ("topk:0", "topk needs k of 1 or more: 0"),
         ("label:3", "too many or too few values"),
+        ("rnd?sigma=much", "'much' is no number"),
+        ("rnd?sigma=true", "'true' is no number"),
+        ("rnd?sigma", "option 'sigma' of 'rnd?sigma' has no value: write sigma=VALUE"),
+        ("rnd?sigmo=1", "'rnd?sigmo=1' has no option 'sigmo': did you mean 'sigma'?"),
+        ("rnd?sigma=1&sigma=2", "option 'sigma' of 'rnd?sigma=1&sigma=2' is given twice"),
+        ("rnd:0.1?sigma=0.2", "too many or too few values"),
     ],
 )
 def test_says_what_is_wrong_with_a_spec(spec, message) -> None:
@@ -106,6 +114,8 @@ def test_a_spec_and_its_name_are_the_same() -> None:
     victim = revealing().victim()
     for spec in ("rnd:0.02", "median:3", "jpeg:75", "round:2", "topk:5", "label"):
         assert defences.make(spec, victim).name == f"counting + {spec}"
+    for spec, short in (("rnd?sigma=0.5", "rnd:0.5"), ("topk?k=2", "topk:2"), ("label?", "label")):
+        assert defences.make(spec, victim) == defences.make(short, victim)
 
 
 def noisy_problem(n: int = 12, sigma: float = 0.1):
@@ -147,7 +157,7 @@ def test_averages_the_answers_of_a_randomised_victim() -> None:
     victim = wrap(lambda images: torch.tensor([next(calls)]), output="logits", randomised=True)
     oracle = Oracle(victim, 1, limit=10, batch_size=4, eot=3)
     answers = oracle.ask(torch.tensor([0]), torch.zeros(1, 1, 2, 2), "search")
-    assert answers.scores.tolist() == [[2.0, 2.0]]
+    assert answers.values.tolist() == [[2.0, 2.0]]
     assert int(oracle.ledger.search[0]) == 3
 
 
@@ -223,11 +233,8 @@ def test_a_defended_victim_is_taken_apart() -> None:
 
 def test_a_defence_of_a_plugin_is_taken_apart_too(tmp_path, monkeypatch) -> None:
     """A plugin may return anything; what it was called with is what is written down."""
-    (tmp_path / "walls.py").write_text("def build(victim, height):\n    return victim\n")
-    info = tmp_path / "walls-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: walls\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[brusle.defences]\nwall = walls:build\n")
+    code = "def build(victim, height):\n    return victim\n"
+    install(tmp_path, "walls", code, defences={"wall": "build"})
     monkeypatch.syspath_prepend(tmp_path)
     victim = wrap(lambda x: x.flatten(1)[:, :4], output="logits", name="mine")
     defended = defences.defend(victim, ("jpeg:75", "wall:3", "label"))

@@ -180,8 +180,8 @@ def test_errors_and_bad_gradients_are_rows_of_their_own(batch_size) -> None:
     good = torch.tensor([0, 1, 3, 6, 7, 8])
     expected = gradient_by_hand(module.net, images[good], labels[good], None, "ce")
     torch.testing.assert_close(answers.gradient[good], expected, rtol=1e-4, atol=1e-7)
-    assert answers.scores[good].isfinite().all()
-    assert answers.scores[[2, 4, 5]].isnan().all()
+    assert answers.values[good].isfinite().all()
+    assert answers.values[[2, 4, 5]].isnan().all()
     counted = torch.zeros(N, dtype=torch.int64)
     counted[good] = 1
     assert torch.equal(oracle.ledger.search, counted)

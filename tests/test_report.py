@@ -6,9 +6,10 @@ from PIL import Image
 
 from brusle.attacks import BruSLe
 from brusle.errors import InputError
-from brusle.evaluation.storing.rows import rows_of
-from brusle.report.curves import success_steps
-from brusle.report.gallery import PICTURES, Example, count, gallery, perturbation
+from brusle.evaluation.statistics import success_steps
+from brusle.evaluation.storing.store import rows_of
+from brusle.report.gallery import PICTURES, Example, perturbation, write_gallery
+from brusle.report.wording import count
 
 
 def test_perturbation_shows_the_new_colours_where_they_are() -> None:
@@ -35,8 +36,8 @@ def test_a_pixel_of_a_large_image_is_enlarged() -> None:
 def test_gallery_has_a_place_for_every_example(tmp_path) -> None:
     image = torch.rand(1, 9, 9)
     examples = [Example(image, 1 - image, "one", "seven", "a note")] * 5
-    gallery(examples, tmp_path / "two.png", "title")
-    gallery(examples, tmp_path / "one.png", "title", columns=1)
+    write_gallery(examples, tmp_path / "two.png", "title")
+    write_gallery(examples, tmp_path / "one.png", "title", columns=1)
     two, one = (Image.open(tmp_path / f"{n}.png").size for n in ("two", "one"))
     assert two[0] > one[0]
     assert one[1] - 56 - 12 == 5 * (two[1] - 56 - 12) // 3
@@ -45,7 +46,7 @@ def test_gallery_has_a_place_for_every_example(tmp_path) -> None:
 @pytest.mark.parametrize("ending", PICTURES)
 def test_a_gallery_has_the_format_of_its_name(tmp_path, ending) -> None:
     image = torch.rand(1, 9, 9)
-    gallery([Example(image, 1 - image, "one", "seven", "")], tmp_path / f"a{ending}", "title")
+    write_gallery([Example(image, 1 - image, "one", "seven", "")], tmp_path / f"a{ending}", "title")
     begins = (tmp_path / f"a{ending}").read_bytes()[:12]
     signs = {".png": b"PNG", ".pdf": b"%PDF", ".webp": b"WEBP"}
     assert signs.get(ending, b"JFIF") in begins
@@ -53,7 +54,7 @@ def test_a_gallery_has_the_format_of_its_name(tmp_path, ending) -> None:
 
 def test_a_gallery_in_an_unknown_format_is_refused(tmp_path) -> None:
     with pytest.raises(InputError, match=r"a.svg in the format of its name: name it .png, .jpg"):
-        gallery([], tmp_path / "a.svg", "title")
+        write_gallery([], tmp_path / "a.svg", "title")
 
 
 def test_count() -> None:

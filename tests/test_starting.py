@@ -6,7 +6,7 @@ from models import Counting, integer_model, own_labels, random_images
 
 import brusle
 from brusle.attacks.pointwise import Pointwise
-from brusle.data import Dataset
+from brusle.data import Dataset, as_source
 from brusle.errors import DataError, InputError
 from brusle.evaluation.running.starts import CANDIDATES, StartingImages
 from brusle.problems import Problems
@@ -118,7 +118,7 @@ def test_starting_images_are_of_the_target_class_and_counted() -> None:
     labels[::4] = (labels[::4] + 1) % 4  # some of the pool is misclassified
     pool = Dataset("pool", images, labels, (), tuple(map(str, range(60))))
     model.seen = 0
-    starting = StartingImages(pool, model.victim(), seed=1, batch_size=8)
+    starting = StartingImages(as_source(pool), model.victim(), seed=1, batch_size=8)
     targets = torch.arange(12) % 4
     problems = Problems.make(images[:12], (targets + 1) % 4, targets)
     starts = starting.choose(problems)
@@ -137,7 +137,7 @@ def test_no_starting_image_of_the_class() -> None:
     pool = Dataset("pool", images, torch.zeros_like(labels), (), tuple(map(str, range(10))))
     problems = Problems.make(images[:1], [0], [3])
     with pytest.raises(DataError, match="pool has no image of class 3 .*give more images"):
-        StartingImages(pool, model.victim(), seed=0, batch_size=8).choose(problems)
+        StartingImages(as_source(pool), model.victim(), seed=0, batch_size=8).choose(problems)
 
 
 def test_an_evaluation_takes_starts_from_its_data() -> None:

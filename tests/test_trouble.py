@@ -27,11 +27,12 @@ from brusle.defences import make as defend
 from brusle.errors import InputError, VictimError, VictimUnavailable
 from brusle.evaluation.record import Row
 from brusle.evaluation.storing.store import Store
-from brusle.oracle import Oracle, traits
+from brusle.oracle import Oracle
 from brusle.problems import Problems
 from brusle.session import run
 from brusle.trouble import Patience, find_trouble, patiently, tells_of_trouble
 from brusle.verify import STABLE_DRAWS
+from brusle.victim import traits
 from brusle.victims import wrap
 
 SHAPE, CLASSES, IMAGES, BATCH, SEED = (3, 8, 8), 5, 20, 6, 2
@@ -40,7 +41,7 @@ SHAPE, CLASSES, IMAGES, BATCH, SEED = (3, 8, 8), 5, 20, 6, 2
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch) -> None:
     """They take most of the time of a small run, and say nothing here."""
-    monkeypatch.setattr("brusle.report.pictures.write_pictures", lambda run, folder: None)
+    monkeypatch.setattr("brusle.report.run_folder.write_pictures", lambda run, folder: None)
 
 
 class Service(http.server.BaseHTTPRequestHandler):

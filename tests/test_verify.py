@@ -3,7 +3,8 @@ import pytest
 import torch
 from models import integer_model, own_labels, random_images
 
-from brusle.oracle import BudgetError, Oracle
+from brusle.ledger import BudgetError
+from brusle.oracle import Oracle
 from brusle.problems import Problems
 from brusle.verify import png_round_trip, verify
 from brusle.victims import wrap

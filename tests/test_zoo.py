@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import train
+from adversaries import pgd, project
+from train import RECIPES, Recipe, Trainer, augment, robust_accuracy
 
 import brusle
 from brusle import zoo
 from brusle.data import cifar10
 from brusle.errors import DataError
-from brusle.zoo.adversaries import pgd, project
-from brusle.zoo.train import RECIPES, Recipe, Trainer, augment, robust_accuracy
 from brusle.zoo.vit import SmallViT
 
 NAMES = zoo.names()
@@ -26,6 +27,14 @@ def test_weights_are_what_the_card_says(name) -> None:
     header = struct.unpack("<Q", weights[:8])[0]
     assert weights[8 : 8 + header].startswith(b"{")  # safetensors: a JSON header, no pickle
     assert asdict(RECIPES[name]).items() >= card["recipe"].items()
+    program, script, trained = card["repeat"].partition("&& ")[2].split(" ")[:3]
+    assert (program, trained) == ("python", name)
+    assert Path(__file__).parents[1] / script == Path(train.__file__)  # beside the package
+
+
+def test_the_package_holds_no_training_code() -> None:
+    modules = {path.name for path in Path(zoo.__file__).parent.glob("*.py")}
+    assert modules == {"__init__.py", "resnet.py", "vit.py"}
 
 
 def test_the_zoo_is_complete_and_small() -> None:

@@ -1,85 +1,54 @@
 """brusle: how robust is an image classifier to a handful of changed pixels?
 
-    import brusle
-    attack = brusle.attacks.BruSLe(pixels=20, queries=500)
-    result = attack(model, images, labels)
-    result.success, result.queries, result.asr(at=[100, 500])
-
-Names are imported when they are first used, so that ``import brusle`` is quick.
+import brusle
+attack = brusle.attacks.BruSLe(pixels=20, queries=500)
+result = attack(model, images, labels)
+result.success, result.queries, result.asr(at=[100, 500])
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from brusle import lazy
+from brusle.adapting import adapt_with
+from brusle.finishing import finish_with
+from brusle.version import __version__ as __version__
+
+# The public names. Type checkers read the list as it stands; at run time each is imported when it
+# is first used, from where the list says, so that ``import brusle`` is quick.
 if TYPE_CHECKING:
-    from brusle import attacks, data, defences, evaluation, report, victims, zoo
-    from brusle.attacks import minimise
-    from brusle.errors import BrusleError, DataError, InputError, VictimError, VictimUnavailable
-    from brusle.evaluation import Run, check, evaluate
-    from brusle.evaluation.running.engines import Local
-    from brusle.evaluation.running.plan import Plan
-    from brusle.evaluation.running.ray_engine import Ray
-    from brusle.results import AttackResult
-    from brusle.trouble import Patience
-    from brusle.victims import load_victim
+    from brusle import attacks as attacks
+    from brusle import data as data
+    from brusle import defences as defences
+    from brusle import evaluation as evaluation
+    from brusle import report as report
+    from brusle import victims as victims
+    from brusle import zoo as zoo
+    from brusle.attacks import minimise as minimise
+    from brusle.errors import BrusleError as BrusleError
+    from brusle.errors import DataError as DataError
+    from brusle.errors import InputError as InputError
+    from brusle.errors import VictimError as VictimError
+    from brusle.errors import VictimUnavailable as VictimUnavailable
+    from brusle.evaluation import check as check
+    from brusle.evaluation import evaluate as evaluate
+    from brusle.evaluation.running.engines import Local as Local
+    from brusle.evaluation.running.plan import Plan as Plan
+    from brusle.evaluation.running.ray_engine import Ray as Ray
+    from brusle.evaluation.storing.runs import Run as Run
+    from brusle.results import AttackResult as AttackResult
+    from brusle.trouble import Patience as Patience
+    from brusle.victims import load_victim as load_victim
+else:
+    _names, __getattr__ = lazy.public_names(__name__)
+    __all__ = ["__version__", *_names]
 
-__version__ = "0.2.0.dev0"
-
-_HOME = {
-    "AttackResult": "brusle.results",
-    "BrusleError": "brusle.errors",
-    "DataError": "brusle.errors",
-    "InputError": "brusle.errors",
-    "Local": "brusle.evaluation.running.engines",
-    "Patience": "brusle.trouble",
-    "Plan": "brusle.evaluation.running.plan",
-    "Ray": "brusle.evaluation.running.ray_engine",
-    "Run": "brusle.evaluation.storing.runs",
-    "VictimError": "brusle.errors",
-    "VictimUnavailable": "brusle.errors",
-    "check": "brusle.evaluation",
-    "evaluate": "brusle.evaluation",
-    "load_victim": "brusle.victims",
-    "minimise": "brusle.attacks",
-}
-_MODULES = ("attacks", "data", "defences", "evaluation", "report", "victims", "zoo")
-
-__all__ = [
-    "AttackResult",
-    "BrusleError",
-    "DataError",
-    "InputError",
-    "Local",
-    "Patience",
-    "Plan",
-    "Ray",
-    "Run",
-    "VictimError",
-    "VictimUnavailable",
-    "__version__",
-    "attacks",
-    "check",
-    "data",
-    "defences",
-    "evaluate",
-    "evaluation",
-    "load_victim",
-    "minimise",
-    "report",
-    "victims",
-    "zoo",
-]
+    def __dir__() -> list[str]:
+        return __all__
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    if name in _MODULES:
-        return import_module(f"brusle.{name}")
-    raise AttributeError(f"module 'brusle' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return __all__
+# Parts that must not import each other are put together here.
+adapt_with(lambda model, device: import_module("brusle.victims").as_victim(model, device))
+finish_with(lambda run, folder: import_module("brusle.report.run_folder").write_files(run, folder))

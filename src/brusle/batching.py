@@ -1,4 +1,9 @@
-"""Continuous batching: one search on many problems, a full batch for the victim in every round."""
+"""Continuous batching: one search on many problems, with a full batch for the victim in each round.
+
+Finished problems make room: when one is done, a waiting one takes its place in the same round. A
+row of the batch is a problem with the state of its search, the number of its next query (``step``)
+and its best candidate so far; nothing in a row depends on its neighbours.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +14,15 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from brusle.goals import Goal
-from brusle.oracle import Answers, Column, traits
+from brusle.ledger import Column
+from brusle.oracle import Answers
 from brusle.problems import Candidates, Dense, Edits, changed_pixels, flatten_pixels
 from brusle.rows import Rows
-from brusle.search import Feedback, Search, Searching
+from brusle.scores import Scores
+from brusle.search import Feedback, Round, Search, SearchAttack
+from brusle.victim import traits
 
 if TYPE_CHECKING:
     from brusle.session import Session
@@ -45,13 +52,17 @@ class Found(Rows):
     scores: Tensor
 
 
+OnFinished = Callable[[Found], None]
+
+
 @dataclass
-class _Live(Rows):
-    """The problems in the batch: their numbers, pixels, aims, and the best of each so far."""
+class _Batch(Rows):
+    """The problems in the batch: their searches, numbers, aims, and the best of each so far."""
 
     search: Search
     at: Tensor  # on the CPU: places in the stage's result
     rows: Tensor  # on the CPU: numbers in the ledger
+    step: Tensor  # queries that the search has spent
     images: Tensor
     labels: Tensor
     targets: Tensor | None
@@ -59,6 +70,9 @@ class _Live(Rows):
     best_loss: Tensor
     best_scores: Tensor
     began: Tensor  # on the CPU: when, in seconds
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
     def remember(self, candidates: Candidates, loss: Tensor, scores: Tensor, which: Tensor) -> None:
         """Take the candidates ``which`` as the best of their problems."""
@@ -68,48 +82,44 @@ class _Live(Rows):
 
 
 class Stage:
-    """One search on some problems of a session; see `Session.search`."""
+    """One search on some problems of a session; arguments as in `Session.search`."""
 
     def __init__(
         self,
         session: Session,
-        attack: Searching,
+        attack: SearchAttack,
         rows: Tensor,
         restart: int,
         warm: Edits | None,
-        on_finished: Callable[[Found], None] | None,
+        from_best: bool,
+        on_finished: OnFinished | None,
     ) -> None:
         self.session, self.attack, self.restart, self.warm = session, attack, restart, warm
-        self.on_finished = on_finished
+        self.behaviour, self.on_finished = attack.behaviour, on_finished
         self.oracle, self.device = session.oracle, session.oracle.victim.device
         targeted = session.problems.targets is not None
-        self.goal = Goal(targeted, attack.loss_for(targeted), session.oracle.victim.output)
+        self.goal = Goal(targeted, attack.loss_for(targeted, self.oracle.meaning))
         self.rows, self.problems = rows, session.problems
-        self.result = Found(
-            rows,
-            reached=torch.zeros(len(rows), dtype=torch.bool),
-            images=session.outcome.images[rows],
-            labels=session.outcome.labels[rows],
-            losses=session.outcome.losses[rows],
-            scores=session.outcome.scores[rows],
-        )
-        if attack.needs_start:
+        self.result = session.best(rows)
+        if self.behaviour.needs_start:
             self.problems = replace(session.problems, starts=session.starts.images)
             self._take_starts()
+        elif from_best:
+            self.problems = replace(session.problems, starts=session.outcome.images)
         ready = self.oracle.left(rows) & ~self.result.reached & session.alive[rows]
         self.waiting = ready.nonzero()[:, 0]
         self.unsettled = [(~ready).nonzero()[:, 0]]
         self.settle_by = torch.inf  # when the first of these has waited long enough
         self.reserve = self._begin(0)
 
-    def found(self) -> Found:
+    def run(self) -> Found:
         """Search until nothing is waiting."""
-        live = self._next(self.oracle.batch_size)
-        while len(live.rows):
+        batch = self._next(self.oracle.batch_size)
+        while len(batch):
             began = time.monotonic()
-            finished = self._round(live)
+            finished = self._round(batch, batch.search.ask(batch.step))
             if finished.any():
-                live = self._refill(live, finished)
+                batch = self._refill(batch, finished)
             now = time.monotonic()
             if now + (now - began) > self.settle_by:  # the next round would end too late
                 self.settle()
@@ -140,117 +150,154 @@ class Stage:
         self.result.losses[has] = pixels.double()
         self.result.reached[has] = pixels <= self.attack.pixels
 
-    def _next(self, count: int) -> _Live:
-        """Up to ``count`` started searches of waiting problems.
+    def _next(self, count: int) -> _Batch:
+        """Up to ``count`` started searches of waiting problems; none if none is waiting.
 
         Searches are started a few at once and kept in reserve: problems finish one by one, and
         starting a search on one problem costs nearly as much as on many.
         """
-        if not len(self.reserve.rows):
+        while not len(self.reserve) and len(self.waiting):
             self.reserve = self._begin(max(count, self.oracle.batch_size // 8))
         taken = self.reserve.pick(slice(count))
         self.reserve = self.reserve.pick(slice(count, None))
         return taken
 
-    def _begin(self, count: int) -> _Live:
+    def _begin(self, count: int) -> _Batch:
         """Take up to ``count`` of the waiting problems and start a search on them."""
         at, self.waiting = self.waiting[:count], self.waiting[count:]
         rows = self.rows[at]
-        some = self.problems[rows].to(self.device)
-        images, pixels = some.flat_images, self.attack.pixels
-        search = self.attack.start(some, self.session.seed, self.restart)
-        if self.warm is not None and len(at):
-            search.resume_from(self.warm.pick(at))
-        losses = torch.full_like(some.labels, torch.inf, dtype=torch.float64)
-        if self.attack.dense:
+        problems = self.problems[rows].to(self.device)
+        images, pixels = problems.flat_images, self.attack.pixels
+        search = self.attack.start(problems, self.session.seed, self.restart)
+        losses = torch.full_like(problems.labels, torch.inf, dtype=torch.float64)
+        if self.behaviour.needs_start:
+            losses = self.result.losses[at].to(self.device)
+        if self.behaviour.dense:
             best: Candidates = Dense(flatten_pixels(self.result.images[at].to(self.device)))
         else:
             # no edits yet: pixels painted in their own colour
             index = torch.arange(pixels, device=self.device).repeat(len(rows), 1)
             best = Edits(index, images[:, :pixels].clone())
-        if self.attack.needs_start:
-            losses = self.result.losses[at].to(self.device)
-        return _Live(
+        batch = _Batch(
             search,
             at,
             rows,
+            torch.zeros_like(problems.labels),
             images,
-            some.labels,
-            some.targets,
+            problems.labels,
+            problems.targets,
             best,
             best_loss=losses,
             best_scores=self.result.scores[at].to(self.device),
             began=torch.full((len(rows),), time.monotonic(), dtype=torch.float64),
         )
+        return batch if self.warm is None or not len(at) else self._warmed(batch, self.warm)
 
-    def _round(self, live: _Live) -> Tensor:
+    def _warmed(self, batch: _Batch, warm: Edits) -> _Batch:
+        """Ask for what the searches go on from; those that are finished by that are recorded."""
+        candidates = batch.search.resume(warm.pick(batch.at))
+        if candidates is None:
+            return batch
+        batch.step += self.behaviour.resumes_at
+        finished = self._round(batch, candidates)
+        self._record(batch, finished.nonzero()[:, 0])
+        return batch.pick((~finished).nonzero()[:, 0])
+
+    def _round(self, batch: _Batch, candidates: Candidates) -> Tensor:
         """One query for each live problem; return which of them are finished."""
-        candidates = live.search.ask()
-        initial, returnable = live.search.initial(), live.search.returnable()
-        shape = self.problems.shape
-        images = candidates.render(live.images, shape)
-        slope_of = self._loss_of_rows if self.attack.needs == "gradients" else None
-        answers = self.oracle.ask(live.rows, images, _columns(initial), slope_of)
-        answers.require_one()
-        scores = _labels_only(answers) if self.attack.needs == "labels" else answers.scores
-        loss = self.goal.losses(scores, live.labels, live.targets)
-        reached = self.goal.reached(scores, live.labels, live.targets)
-        gradient = None if answers.gradient is None else flatten_pixels(answers.gradient)
-        output, varies = self.goal.output, traits(self.session.oracle.victim).randomised
-        live.search.tell(Feedback(loss, reached, scores, gradient, output, varies))
-
-        if self.attack.shrinks:
-            assert isinstance(candidates, Dense)
-            pixels = (candidates.pixels != live.images).any(2).sum(1)
-            loss = pixels.double().masked_fill(~reached, torch.nan)
-            reached = reached & (pixels <= self.attack.pixels)
-        if not self.attack.checks_initial:
-            reached &= ~initial
-        best = loss < live.best_loss
-        if self.attack.returns_last:
+        search, step = batch.search, batch.step
+        initial, returnable = search.initial(step), search.returnable(step)
+        answers = self._ask(batch, candidates, initial)
+        feedback = self._feedback(batch, answers)
+        search.tell(step, feedback)
+        self._show(batch, candidates, feedback)
+        loss, reached = self._judge(batch, candidates, feedback)
+        if not self.behaviour.checks_initial:
+            reached = reached & ~initial
+        best = loss < batch.best_loss
+        if self.behaviour.returns_last:
             best = ~loss.isnan() & returnable
-        live.remember(candidates, loss, answers.scores, best | reached)
+        batch.remember(candidates, loss, answers.values, best | reached)
+        batch.step = step + 1
         success = reached.cpu()
-        self.result.reached[live.at[success]] = True
+        self.result.reached[batch.at[success]] = True
         failed = torch.zeros_like(success)
         for place, reason in answers.errors.items():
             failed[place] = True
-            self.session.fail(int(live.rows[place]), reason)
-        return success | failed | ~self.oracle.left(live.rows)
+            self.session.fail(int(batch.rows[place]), reason)
+        return success | failed | ~self.oracle.left(batch.rows)
 
-    def _loss_of_rows(self, scores: Tensor, rows: Tensor) -> Tensor:
-        some = self.problems.labels[rows].to(scores.device)
-        targets = self.problems.targets
-        return self.goal.losses(
-            scores, some, None if targets is None else targets[rows].to(scores.device)
+    def _ask(self, batch: _Batch, candidates: Candidates, initial: Tensor) -> Answers:
+        images = candidates.render(batch.images, self.problems.shape)
+        slope_of = self._loss_of_rows if self.behaviour.needs == "gradients" else None
+        answers = self.oracle.ask(batch.rows, images, _columns(initial), slope_of)
+        answers.require_one()
+        return answers
+
+    def _feedback(self, batch: _Batch, answers: Answers) -> Feedback:
+        """What the search may know: an attack that needs labels gets labels."""
+        scores: Scores = answers.labels_only if self.behaviour.needs == "labels" else answers
+        return Feedback(
+            self.goal.losses(scores, batch.labels, batch.targets),
+            self.goal.reached(scores, batch.labels, batch.targets),
+            scores,
+            None if answers.gradient is None else flatten_pixels(answers.gradient),
+            traits(self.oracle.victim).randomised,
         )
 
-    def _refill(self, live: _Live, finished: Tensor) -> _Live:
+    def _show(self, batch: _Batch, candidates: Candidates, feedback: Feedback) -> None:
+        """Hand the round to whoever watches."""
+        if self.session.on_round is not None:
+            rows = batch.rows.clone()  # in the batch, others will take their places
+            self.session.on_round(
+                Round(self.attack, batch.search, rows, batch.step, candidates, feedback)
+            )
+
+    def _judge(
+        self, batch: _Batch, candidates: Candidates, feedback: Feedback
+    ) -> tuple[Tensor, Tensor]:
+        """The loss by which candidates are the best so far, and which of them are successes."""
+        if not self.behaviour.shrinks:
+            return feedback.loss, feedback.reached
+        assert isinstance(candidates, Dense)
+        pixels = (candidates.pixels != batch.images).any(2).sum(1)
+        loss = pixels.double().masked_fill(~feedback.reached, torch.nan)
+        return loss, feedback.reached & (pixels <= self.attack.pixels)
+
+    def _loss_of_rows(self, scores: Scores, rows: Tensor) -> Tensor:
+        device, asked = scores.values.device, self.problems[rows]
+        targets = None if asked.targets is None else asked.targets.to(device)
+        return self.goal.losses(scores, asked.labels.to(device), targets)
+
+    def _record(self, batch: _Batch, slots: Tensor) -> None:
+        """Write down what was found for the finished problems in ``slots``."""
+        done, there = batch.at[slots], slots.to(self.device)
+        best = batch.best.pick(there).render(batch.images[there], self.problems.shape)
+        self.result.images[done] = best.cpu()
+        self.result.scores[done] = batch.best_scores[there].cpu()
+        self.result.labels[done] = self.result.scores[done].argmax(1)
+        self.result.losses[done] = batch.best_loss[there].cpu()
+        self.session.outcome.times[batch.rows[slots]] += time.monotonic() - batch.began[slots]
+        self.unsettled.append(done)
+        if self.session.on_settled is not None and len(slots):
+            self.settle_by = min(self.settle_by, time.monotonic() + SETTLE_WITHIN)
+
+    def _refill(self, batch: _Batch, finished: Tensor) -> _Batch:
         """Record finished problems; put waiting ones in their place, or close the gaps."""
         slots = finished.nonzero()[:, 0]
-        done, there = live.at[slots], slots.to(self.device)
-        best = live.best.pick(there).render(live.images[there], self.problems.shape)
-        self.result.images[done] = best.cpu()
-        self.result.scores[done] = live.best_scores[there].cpu()
-        self.result.labels[done] = self.result.scores[done].argmax(1)
-        self.result.losses[done] = live.best_loss[there].cpu()
-        self.session.outcome.times[live.rows[slots]] += time.monotonic() - live.began[slots]
-        self.unsettled.append(done)
-        if self.session.on_settled is not None:
-            self.settle_by = min(self.settle_by, time.monotonic() + SETTLE_WITHIN)
+        self._record(batch, slots)
         self.settle(at_least=SETTLE_AT_ONCE)
-        while len(slots) and len(self.waiting) + len(self.reserve.rows):
-            fresh = self._next(len(slots))
-            joined, slots = slots[: len(fresh.rows)], slots[len(fresh.rows) :]
-            live.put(joined, fresh)
+        while len(slots) and len(fresh := self._next(len(slots))):
+            joined, slots = slots[: len(fresh)], slots[len(fresh) :]
+            batch.replace(joined, fresh)
             finished[joined] = False
         if len(slots) == 0:
-            return live
+            return batch
         # the last problems move into the gaps: cheaper than copying all that stay
-        count = len(live.rows) - len(slots)
+        count = len(batch) - len(slots)
         movers = (~finished[count:]).nonzero()[:, 0] + count
-        live.put(slots[slots < count], live.pick(movers))
-        return live.pick(slice(count))
+        batch.replace(slots[slots < count], batch.pick(movers))
+        return batch.pick(slice(count))
 
 
 def _columns(initial: Tensor) -> Column | list[Column]:
@@ -259,8 +306,8 @@ def _columns(initial: Tensor) -> Column | list[Column]:
     return ["initial" if i else "search" for i in initial.tolist()]
 
 
-def _labels_only(answers: Answers) -> Tensor:
-    """Scores that say no more than the label; NaN where there is no answer."""
-    scores = answers.scores
-    label = one_hot(scores.argmax(1), scores.shape[1]).to(scores.dtype)
-    return label.masked_fill(scores.isnan(), torch.nan)
+def default_batch_size(shape: tuple[int, int, int], device: torch.device) -> int:
+    """Images per model call: about a million pixels on a CPU, eight times that elsewhere."""
+    _, h, w = shape
+    budget = 2**20 if device.type == "cpu" else 2**23
+    return max(1, min(256 if device.type == "cpu" else 1024, budget // (h * w)))

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
+from importlib.metadata import EntryPoint
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,12 +22,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from brusle import rng
-from brusle.errors import BrusleError, InputError, VictimError, first_line
-from brusle.goals import Output
-from brusle.names import hint, plain_value, plugin_risk, plugins
-from brusle.oracle import Gives, Victim, put, traits
+from brusle.errors import InputError, VictimError
+from brusle.foreign import foreign_code, load_plugin
+from brusle.names import Name, plain_value
+from brusle.registry import Kind, Registry
+from brusle.scores import Gives, Output
 from brusle.trouble import Patience
-from brusle.victims.wrappers import Asked
+from brusle.victim import Victim, call_victim, traits
+from brusle.victims.factories import returned_victim
+from brusle.victims.wrappers import VictimView
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ class Defence:
     def draw(self, images: Tensor, keys: Tensor) -> Tensor:
         """Scores of images, with noise that is a function of the ``(n,)`` ``keys``."""
         # the wrapped victim may be a noisy one as well: its noise must be another
-        return self.after(put(self.victim, self.before(images, keys), rng.mix(~keys)))
+        return self.after(call_victim(self.victim, self.before(images, keys), rng.mix(~keys)))
 
     def before(self, images: Tensor, keys: Tensor) -> Tensor:
         """What the defence does to images."""
@@ -252,7 +257,7 @@ class LabelOnly(Defence):
 
 
 @dataclass(frozen=True)
-class PluginDefence(Asked):
+class PluginDefence(VictimView):
     """What a plugin has made, called as it was asked for.
 
     Attributes:
@@ -264,51 +269,17 @@ class PluginDefence(Asked):
     label: str
 
 
-DEFENCES: dict[str, type[Defence]] = {
-    "rnd": RandomNoise,
-    "median": MedianFilter,
-    "jpeg": Jpeg,
-    "round": RoundScores,
-    "topk": TopScores,
-    "label": LabelOnly,
-}
-
-
 def make(spec: str, victim: Victim) -> Victim:
     """Put the defence that ``spec`` describes before ``victim``.
 
     Args:
-        spec: ``rnd:0.02``, ``median:3``, ``jpeg:75``, ``round:2``, ``topk:5``, ``label``, or the
-            name of a plugin (entry point group ``brusle.defences``, called with the victim and
-            the values).
+        spec: ``rnd:0.02``, which is ``rnd?sigma=0.02``; ``median:3``, ``jpeg:75``, ``round:2``,
+            ``topk:5``, ``label``, or the name of a plugin (entry point group ``brusle.defences``,
+            called with the victim, the numbers behind the colon and the options).
         victim: the victim to defend.
     """
-    name, _, rest = spec.partition(":")
-    values = [plain_value(value) for value in rest.split(",")] if rest else []
-    others = plugins("defences")
-    if name not in DEFENCES and name not in others:
-        raise InputError(f"unknown defence {name!r}{hint(name, [*DEFENCES, *others])}")
-    if any(isinstance(value, str | bool) or value is None for value in values):
-        raise InputError(f"defence {spec!r}: {rest!r} is no number")
-    try:
-        build: Callable[..., Victim] = DEFENCES[name] if name in DEFENCES else others[name].load()
-        defended: Victim = build(victim, *values)
-    except BrusleError:
-        raise
-    except TypeError as error:
-        raise InputError(f"defence {spec!r} has too many or too few values ({error})") from error
-    except Exception as error:
-        raise VictimError(f"defence {spec!r} failed: {first_line(error)}") from error
-    if name in DEFENCES:
-        return defended
-    name, patience = f"{victim.name} + {spec}", traits(defended).patience
-    return PluginDefence(defended, name, patience, victim, spec)
-
-
-def risk(spec: str) -> str:
-    """What making the defence ``spec`` does beyond computing; empty if nothing."""
-    name = spec.partition(":")[0]
-    return DEFENCES[name].risk if name in DEFENCES else plugin_risk(plugins("defences").get(name))
+    name = Name.parse(spec)
+    return REGISTRY.find(name).open(name, victim)
 
 
 def defend(victim: Victim, specs: Sequence[str]) -> Victim:
@@ -324,15 +295,56 @@ def taken_apart(victim: Victim) -> tuple[Victim, tuple[str, ...]]:
         inner = victim.victim if isinstance(victim, Defence) else victim.behind
         behind, labels = taken_apart(inner)
         return behind, (*labels, victim.label)
-    if isinstance(victim, Asked) and victim.name == victim.victim.name:  # a time limit, no name
+    if (
+        isinstance(victim, VictimView) and victim.name == victim.victim.name
+    ):  # a time limit, no name
         return taken_apart(victim.victim)
     return victim, ()
 
 
+def risk(spec: str) -> str:
+    """What making the defence ``spec`` does beyond computing; empty if nothing."""
+    return REGISTRY.risk(spec)
+
+
 def known_defences() -> dict[str, str]:
     """Names that `make` takes, with a line about each."""
-    lines = {name: (build.__doc__ or "").splitlines()[0] for name, build in DEFENCES.items()}
-    return lines | {name: f"from {point.value}" for name, point in plugins("defences").items()}
+    return REGISTRY.summaries()
+
+
+def _defended(kind: type[Defence], name: Name, victim: Victim) -> Victim:
+    values = _numbers(name)
+    known = [field.name for field in fields(kind) if field.name != "victim"]
+    given = {option: name.take(option) for option in known}
+    name.done()
+    options = {option: _number(name, text) for option, text in given.items() if text is not None}
+    try:
+        return kind(victim, *values, **options)
+    except TypeError as error:
+        raise InputError(
+            f"defence {name.text!r} has too many or too few values ({error})"
+        ) from error
+
+
+def _from_plugin(point: EntryPoint, name: Name, victim: Victim) -> Victim:
+    build = load_plugin(point, "the defence", VictimError)
+    values = _numbers(name)
+    with foreign_code(f"defence {name.text!r} failed in {point.value}", VictimError):
+        defended = build(victim, *values, **name.take_all())
+    made = returned_victim(defended, f"{victim.name} + {name.text}", victim.device)
+    return PluginDefence(made, made.name, traits(made).patience, victim, name.text)
+
+
+def _numbers(name: Name) -> list[float]:
+    """The numbers behind the colon."""
+    return [_number(name, text) for text in name.rest.split(",")] if name.rest else []
+
+
+def _number(name: Name, text: str) -> float:
+    value = plain_value(text)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"defence {name.text!r}: {text!r} is no number")
+    return value
 
 
 def _probabilities(scores: Tensor, output: Output) -> Tensor:
@@ -342,3 +354,22 @@ def _probabilities(scores: Tensor, output: Output) -> Tensor:
 def _require(good: bool, message: str) -> None:
     if not good:
         raise InputError(message)
+
+
+DEFENCES: dict[str, type[Defence]] = {
+    "rnd": RandomNoise,
+    "median": MedianFilter,
+    "jpeg": Jpeg,
+    "round": RoundScores,
+    "topk": TopScores,
+    "label": LabelOnly,
+}
+REGISTRY: Registry[Callable[[Name, Victim], Victim]] = Registry(
+    "defence",
+    "defences",
+    {
+        name: Kind(partial(_defended, kind), name, (kind.__doc__ or "").splitlines()[0], kind.risk)
+        for name, kind in DEFENCES.items()
+    },
+    _from_plugin,
+)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from brusle.errors import InputError
-
-Output = Literal["logits", "probabilities"]
-Loss = Literal["ce", "margin", "logit-margin"]
-LOSSES: tuple[Loss, ...] = ("ce", "margin", "logit-margin")
+from brusle.scores import Loss, Scores
 
 
 @dataclass(frozen=True)
@@ -25,41 +22,32 @@ class Goal:
     * ``"margin"``: of softmax scores, best other class minus target; untargeted, label minus
       best other class.
     * ``"logit-margin"``: the same on logits.
-
-    Losses are computed in float64: float32 softmax scores of a confident model are exactly 0
-    or 1, and a search that only sees differences would see none.
     """
 
     targeted: bool
     loss: Loss
-    output: Output = "logits"
 
     def __post_init__(self) -> None:
-        if self.loss not in LOSSES:
-            raise InputError(f"unknown loss {self.loss!r}: choose from {', '.join(LOSSES)}")
+        if self.loss not in get_args(Loss):
+            known = ", ".join(get_args(Loss))
+            raise InputError(f"unknown loss {self.loss!r}: choose from {known}")
 
-    def losses(self, scores: Tensor, labels: Tensor, targets: Tensor | None) -> Tensor:
-        """``(n,)`` float64 losses of ``(n, classes)`` scores."""
-        scores = scores.double()
-        if self.output == "probabilities":
-            log_p = scores.clamp_min(torch.finfo(torch.float64).tiny).log()
-        else:
-            log_p = scores.log_softmax(1)
+    def losses(self, scores: Scores, labels: Tensor, targets: Tensor | None) -> Tensor:
+        """``(n,)`` float64 losses."""
+        values, meaning = scores.values, scores.meaning
         aim = self._aim(labels, targets)
         if self.loss == "ce":
-            loss = -_pick(log_p, aim)
+            loss = -_of_class(meaning.log_probabilities(values), aim)
         elif self.loss == "margin":
-            loss = _best_other(log_p.exp(), aim) - _pick(log_p.exp(), aim)
+            loss = _behind(meaning.log_probabilities(values).exp(), aim)
         else:
-            logits = log_p if self.output == "probabilities" else scores
-            loss = _best_other(logits, aim) - _pick(logits, aim)
+            loss = _behind(meaning.logits(values), aim)
         return loss if self.targeted else -loss
 
-    def reached(self, scores: Tensor, labels: Tensor, targets: Tensor | None) -> Tensor:
+    def reached(self, scores: Scores, labels: Tensor, targets: Tensor | None) -> Tensor:
         """``(n,)`` bool. A tie between two classes is not a success."""
-        aim = self._aim(labels, targets)
-        ahead = _pick(scores, aim) - _best_other(scores, aim)
-        return ahead > 0 if self.targeted else ahead < 0
+        behind = _behind(scores.values, self._aim(labels, targets))
+        return behind < 0 if self.targeted else behind > 0
 
     def _aim(self, labels: Tensor, targets: Tensor | None) -> Tensor:
         if not self.targeted:
@@ -69,10 +57,11 @@ class Goal:
         return targets
 
 
-def _pick(scores: Tensor, classes: Tensor) -> Tensor:
+def _of_class(scores: Tensor, classes: Tensor) -> Tensor:
     return scores.gather(1, classes[:, None])[:, 0]
 
 
-def _best_other(scores: Tensor, classes: Tensor) -> Tensor:
+def _behind(scores: Tensor, classes: Tensor) -> Tensor:
+    """``(n,)``: by how much classes score less than the best of all others."""
     others = scores.scatter(1, classes[:, None], -torch.inf)
-    return others.amax(1)
+    return others.amax(1) - _of_class(scores, classes)

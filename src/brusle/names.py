@@ -1,7 +1,6 @@
-"""Names of victims, data and defences: ``kind:rest?option=value&option=value``.
+"""Names of victims, data, defences and attacks: ``kind:rest?option=value&option=value``.
 
-Kinds that brusle does not know are looked up among installed packages that declare an entry point
-in the group ``brusle.victims``, ``brusle.data`` or ``brusle.defences``.
+What the kinds are, and what a name is opened by, is in `brusle.registry`.
 """
 
 from __future__ import annotations
@@ -10,13 +9,11 @@ import difflib
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
 from brusle.errors import InputError
 
-DEFAULT_ATTACKS = ("brusle", "pixel-bandit")  # of an evaluation: the paper's, and the best
 _DIGITS = 18  # of a number that fits 64 bits
 _WORDS: dict[str, Any] = {"true": True, "on": True, "false": False, "off": False, "none": None}
 
@@ -27,15 +24,16 @@ class Name:
 
     Attributes:
         text: the whole, for messages.
-        kind: what stands before the first colon.
-        rest: what stands between it and the question mark.
-        options: what stands behind; each is taken out when it is used (see `take` and `done`).
+        kind: what stands before the first colon or question mark.
+        rest: what stands between the two.
+        options: what stands behind the question mark, None where there is no value; each is taken
+            out when it is used (see `take`, `take_all` and `done`).
     """
 
     text: str
     kind: str
     rest: str
-    options: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str | None] = field(default_factory=dict)
     _known: list[str] = field(default_factory=list)
 
     @classmethod
@@ -43,20 +41,41 @@ class Name:
         """Take ``text`` apart."""
         if "\0" in text:
             raise InputError(f"{text!r} has a character that no name can have")
-        kind, _, tail = text.partition(":")
-        rest, _, query = tail.partition("?")
-        options: dict[str, str] = {}
-        for item in filter(None, query.split("&")):
-            key, equals, value = item.partition("=")
-            if not equals:
-                raise InputError(f"option {key!r} of {text!r} has no value: write {key}=VALUE")
-            options[key] = value
-        return cls(text, kind, rest, options)
+        front, _, query = text.partition("?")
+        kind, _, rest = front.partition(":")
+        name = cls(text, kind, rest)
+        name._add_options(query.split("&"))
+        return name
+
+    def take_commas(self) -> None:
+        """Move what stands behind the colon, as in ``kind:a=1,b=2``, to the options."""
+        self._add_options(self.rest.split(","))
+        self.rest = ""
+
+    def _add_options(self, items: Iterable[str]) -> None:
+        for item in filter(None, items):
+            option, equals, value = item.partition("=")
+            if option in self.options:
+                raise InputError(
+                    f"option {option!r} of {self.text!r} is given twice: leave one out"
+                )
+            self.options[option] = value if equals else None
 
     def take(self, option: str, default: str | None = None) -> str | None:
         """The option's text, once; ``default`` if it is not given."""
         self._known.append(option)
-        return self.options.pop(option, default)
+        if option not in self.options:
+            return default
+        value = self.options.pop(option)
+        if value is None:
+            raise InputError(
+                f"option {option!r} of {self.text!r} has no value: write {option}=VALUE"
+            )
+        return value
+
+    def take_all(self) -> dict[str, Any]:
+        """All options that are left, as plain values, for code that knows its own options."""
+        return {option: plain_value(self.take(option) or "") for option in list(self.options)}
 
     def take_numbers(self, option: str) -> tuple[float, ...] | None:
         """The option as numbers with commas between, once."""
@@ -89,7 +108,7 @@ class Name:
     def done(self) -> None:
         """Raise if options are left that nobody has taken."""
         for option in self.options:
-            known = self._known or ["none"]
+            known = list(dict.fromkeys(self._known)) or ["none"]
             raise InputError(f"{self.text!r} has no option {option!r}{hint(option, known)}")
 
 
@@ -148,13 +167,3 @@ def require_harmless(where: str, what: str, name: str, risk: str) -> None:
             f"{where} names the {what} {name}, which {risk}: if you trust that, say so with "
             f"--{what} {shlex.quote(name)}"
         )
-
-
-def plugin_risk(point: EntryPoint | None) -> str:
-    """What opening a name does that a plugin takes."""
-    return "" if point is None else f"runs the installed plugin {point.value}"
-
-
-def plugins(group: str) -> dict[str, EntryPoint]:
-    """What other packages offer in the group ``brusle.<group>``, by kind."""
-    return {point.name: point for point in entry_points(group=f"brusle.{group}")}

@@ -17,108 +17,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from brusle import calls, rng
 from brusle.errors import BrusleError, InputError, VictimError, VictimUnavailable, first_line
-from brusle.goals import Output
-from brusle.trouble import PATIENCE, Patience, find_trouble, patiently
+from brusle.ledger import BudgetError, Column, Ledger
+from brusle.scores import Scores
+from brusle.trouble import find_trouble, patiently
+from brusle.victim import Victim, call_victim, check_eot, meaning_of, traits
 
 SEVERAL = 8  # images that fail together are the victim's trouble; fewer may all be bad ones
-Column = Literal["clean", "initial", "search", "verify", "lost", "backward"]
-COLUMNS: tuple[Column, ...] = ("clean", "initial", "search", "verify", "lost", "backward")
-
-
-class Victim(Protocol):
-    """Anything that answers a batch of images with scores.
-
-    ``__call__`` takes ``(n, c, h, w)`` float32 in [0, 1] on ``device`` and returns
-    ``(n, classes)``, of the kind that ``output`` declares.
-    """
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def output(self) -> Output: ...
-    @property
-    def device(self) -> torch.device: ...
-    def __call__(self, images: Tensor) -> Tensor: ...
-
-
-Gives = Literal["scores", "partial", "label"]
-
-
-@dataclass(frozen=True)
-class Traits:
-    """What a victim says of itself beyond what `Victim` demands; read with `traits`.
-
-    Attributes:
-        randomised: the same image may get another answer the next time.
-        gives: all scores, those of the best classes only (the rest are 0), or the label only
-            (one score of 1).
-        classes: names of the classes.
-        shape: (channels, height, width) of its images, if fixed.
-        framing: a `brusle.data.Framing` that brings photographs to that shape.
-        differentiable: it has a method ``graph(images)`` that returns scores which autograd can
-            follow back to the images.
-        patience: how long it is waited for when it is in trouble.
-    """
-
-    randomised: bool = False
-    gives: Gives = "scores"
-    classes: Sequence[str] | None = None
-    shape: tuple[int, int, int] | None = None
-    framing: Any = None
-    differentiable: bool = False
-    patience: Patience = PATIENCE
-
-
-def traits(victim: Victim) -> Traits:
-    """The traits of ``victim``; what it does not say has the usual value."""
-    said = {f.name: getattr(victim, f.name) for f in fields(Traits) if hasattr(victim, f.name)}
-    return Traits(**said)
-
-
-def check_shape(shape: Sequence[int], victim: Victim, what: str = "images") -> None:
-    """Raise if ``victim`` says that it takes images of another shape.
-
-    Args:
-        shape: (channels, height, width).
-        victim: the victim.
-        what: whose shape it is, for the message.
-    """
-    known = traits(victim).shape
-    if known is not None and tuple(shape) != tuple(known):
-        have, want = (" x ".join(map(str, s)) for s in (shape, known))
-        raise InputError(f"{what} are {have}, {victim.name} takes {want}")
-
-
-def put(victim: Victim, images: Tensor, keys: Tensor) -> Tensor:
-    """Ask ``victim``; if it draws random numbers, they are a function of the ``(n,)`` ``keys``.
-
-    A randomised victim that wants its answers to be reproducible has a method
-    ``draw(images, keys)``; one without is called, and the same seed may give another result.
-    """
-    draw: Callable[[Tensor, Tensor], Tensor] | None = getattr(victim, "draw", None)
-    return victim(images) if draw is None else draw(images, keys)
-
-
-def check_eot(victim: Victim, eot: int) -> None:
-    """Raise if there is no sense in so many answers of ``victim`` to average."""
-    if eot < 1:
-        raise InputError(f"eot is {eot}: it must be at least 1")
-    if eot > 1 and not traits(victim).randomised:
-        raise InputError(
-            f"eot is {eot}, but {victim.name} is not randomised and would give the same answer "
-            f"{eot} times: leave it at 1, or declare the victim with randomised=True"
-        )
-
-
-LossOfRows = Callable[[Tensor, Tensor], Tensor]
+LossOfRows = Callable[[Scores, Tensor], Tensor]
 
 
 class Memory(Protocol):
@@ -135,89 +48,50 @@ class Memory(Protocol):
         """Keep answers that were just given."""
 
 
-class BudgetError(BrusleError):
-    """An attack asked for more queries than it was given: a bug in that attack."""
-
-
-@dataclass
-class Ledger:
-    """Queries per problem, by what they were for. The budget covers ``initial + search``.
-
-    ``lost`` and ``backward`` are no queries: images without a usable answer, and gradients.
-    """
-
-    clean: Tensor
-    initial: Tensor
-    search: Tensor
-    verify: Tensor
-    lost: Tensor
-    backward: Tensor
-
-    @classmethod
-    def empty(cls, problems: int) -> Ledger:
-        """A ledger of zeros."""
-        return cls(*(torch.zeros(problems, dtype=torch.int64) for _ in COLUMNS))
-
-    @property
-    def attack(self) -> Tensor:
-        """``(n,)`` queries that the attack itself has spent."""
-        return self.initial + self.search
-
-    @property
-    def total(self) -> Tensor:
-        """``(n,)`` answered queries of all kinds."""
-        return self.clean + self.attack + self.verify
-
-    def row(self, problem: int) -> dict[str, int]:
-        """One problem's entries by name."""
-        return {column: int(getattr(self, column)[problem]) for column in COLUMNS}
-
-
-@dataclass
-class Answers:
-    """What the victim said to one batch.
+@dataclass(frozen=True)
+class Answers(Scores):
+    """What the victim said to one batch: its scores, NaN in the rows that have an error.
 
     Attributes:
-        scores: ``(n, classes)``; NaN in the rows that have an error.
         errors: position in the batch to the reason why it has no scores.
         gradient: ``(n, c, h, w)`` of the loss that was asked for, if one was.
     """
 
-    scores: Tensor
     errors: dict[int, str] = field(default_factory=dict)
     gradient: Tensor | None = None
 
     @property
     def labels(self) -> Tensor:
         """``(n,)`` predicted labels; -1 in the rows that have an error."""
-        labels = torch.full((len(self.scores),), -1, device=self.scores.device)
-        if self.scores.shape[1]:
-            labels = self.scores.argmax(1)
+        labels = torch.full((len(self.values),), -1, device=self.values.device)
+        if self.values.shape[1]:
+            labels = self.values.argmax(1)
         labels[list(self.errors)] = -1
         return labels
 
     def require_one(self) -> None:
         """Raise if none of `SEVERAL` images or more has an answer: that says nothing of them."""
-        if len(self.scores) >= SEVERAL and self.common_error is not None:
+        if len(self.values) >= SEVERAL and self.common_error is not None:
             raise VictimUnavailable(
-                f"none of {len(self.scores)} images was answered: {self.common_error}"
+                f"none of {len(self.values)} images was answered: {self.common_error}"
             )
 
     @property
     def common_error(self) -> str | None:
         """Why no image at all has an answer; None if one has."""
-        failed = len(self.errors) == len(self.scores) > 0
+        failed = len(self.errors) == len(self.values) > 0
         return next(iter(self.errors.values())) if failed else None
 
     def __add__(self, other: Answers) -> Answers:
         gradient = None
         if self.gradient is not None and other.gradient is not None:
             gradient = self.gradient + other.gradient
-        return Answers(self.scores + other.scores, self.errors | other.errors, gradient)
+        errors = self.errors | other.errors
+        return Answers(self.values + other.values, self.meaning, errors, gradient)
 
     def __truediv__(self, count: int) -> Answers:
         gradient = None if self.gradient is None else self.gradient / count
-        return Answers(self.scores / count, self.errors, gradient)
+        return Answers(self.values / count, self.meaning, self.errors, gradient)
 
 
 class Oracle:
@@ -255,6 +129,7 @@ class Oracle:
         self.batch_size = batch_size
         self.eot = eot
         self.patience = traits(victim).patience
+        self.meaning = meaning_of(victim)
         self.ledger = Ledger.empty(problems)
         self.classes: int | None = None
         self._dtype = torch.float32
@@ -345,8 +220,9 @@ class Oracle:
         fresh = self._noted(memory, rows[rest], draws[rest], images[rest], keys[rest])
         whole = self._blank(len(rows)).to(scores.dtype)
         whole[at] = scores.to(whole.device)
-        whole[rest] = fresh.scores.to(whole.dtype)
-        return Answers(whole, {int(rest[i]): reason for i, reason in fresh.errors.items()})
+        whole[rest] = fresh.values.to(whole.dtype)
+        errors = {int(rest[i]): reason for i, reason in fresh.errors.items()}
+        return Answers(whole, self.meaning, errors)
 
     def _noted(
         self, memory: Memory, rows: Tensor, draws: Tensor, images: Tensor, keys: Tensor
@@ -355,9 +231,9 @@ class Oracle:
         answers = self._ask_parts(self.batch_size, rows, images, keys, None)
         if answers.errors:
             good = torch.tensor([at not in answers.errors for at in range(len(rows))])
-            memory.note(rows[good], draws[good], answers.scores[good.to(answers.scores.device)])
+            memory.note(rows[good], draws[good], answers.values[good.to(answers.values.device)])
         elif len(rows):
-            memory.note(rows, draws, answers.scores)
+            memory.note(rows, draws, answers.values)
         return answers
 
     @contextmanager
@@ -389,7 +265,7 @@ class Oracle:
                 self.ledger.lost[rows[:start]] += 1  # their answers are of no use any more
                 raise
             start = some.stop
-        return _join(parts) if parts else Answers(self._blank(0))
+        return _join(parts) if parts else Answers(self._blank(0), self.meaning)
 
     def _ask_some(
         self, rows: Tensor, images: Tensor, keys: Tensor, slope_of: LossOfRows | None
@@ -421,7 +297,8 @@ class Oracle:
             if len(rows) == 1:
                 blank, reason = self._blank(1), f"the victim raised {first_line(error)}"
                 slope = torch.full_like(images, torch.nan, device=blank.device)
-                return Answers(blank, {0: reason}, None if slope_of is None else slope)
+                gradient = None if slope_of is None else slope
+                return Answers(blank, self.meaning, {0: reason}, gradient)
             half = (len(rows) + 1) // 2
             if no_memory:
                 self.batch_size = min(self.batch_size, half)
@@ -436,9 +313,9 @@ class Oracle:
         """Scores, and the gradient if one is wanted."""
         try:
             if slope_of is not None:
-                return _differentiate(self.victim, images.to(self.victim.device), rows, slope_of)
+                return self._differentiate(images.to(self.victim.device), rows, slope_of)
             handed = images.to(self.victim.device, copy=True)
-            scores = put(self.victim, handed, keys)
+            scores = call_victim(self.victim, handed, keys)
             # one image tells: what is done to a batch is done to all of it
             self.spoils |= not torch.equal(handed[:1], images[:1].to(handed.device))
             return scores, None
@@ -447,6 +324,18 @@ class Oracle:
                 f"{self.victim.name} tried to end the program (exit code {error.code}): let it "
                 f"raise an exception instead"
             ) from error
+
+    def _differentiate(
+        self, images: Tensor, rows: Tensor, slope_of: LossOfRows
+    ) -> tuple[Tensor, Tensor]:
+        """Scores, and the gradient of a loss of them with respect to the images."""
+        victim: Any = self.victim  # a differentiable one has a graph
+        with torch.inference_mode(False), torch.enable_grad():  # whatever mode the caller is in
+            leaf = images.detach().clone().requires_grad_()
+            values: Tensor = victim.graph(leaf.clone())  # a leaf could not be changed in place
+            losses = slope_of(Scores(values, self.meaning), rows)
+            (gradient,) = torch.autograd.grad(losses.sum(), leaf)
+        return values.detach(), gradient
 
     def _lose(self, rows: Tensor) -> None:
         self.ledger.lost[rows] += 1
@@ -465,11 +354,11 @@ class Oracle:
             reason = "the gradient of the victim is NaN or infinite"
             errors = dict.fromkeys(_bad_rows(gradient), reason) | errors
         if not errors:
-            return Answers(scores, gradient=gradient)
+            return Answers(scores, self.meaning, gradient=gradient)
         bad = torch.tensor(sorted(errors))
         self._lose(rows[bad])
         scores = scores.index_fill(0, bad.to(scores.device), torch.nan)
-        return Answers(scores, errors, gradient)
+        return Answers(scores, self.meaning, errors, gradient)
 
     def _checked(self, scores: Any, count: int) -> Tensor:
         """Scores, if they can be."""
@@ -486,7 +375,7 @@ class Oracle:
             )
         if self.classes is None:
             self.classes = scores.shape[1]
-            names = traits(self.victim).classes
+            names = self.meaning.classes
             if names and len(names) != self.classes:
                 raise VictimError(
                     f"{self.victim.name} answers with {self.classes} scores, but {len(names)} "
@@ -500,17 +389,6 @@ class Oracle:
         numbers = scores if scores.is_floating_point() else scores.double()
         self._dtype = numbers.dtype
         return numbers
-
-
-def _differentiate(
-    victim: Any, images: Tensor, rows: Tensor, slope_of: LossOfRows
-) -> tuple[Tensor, Tensor]:
-    """Scores, and the gradient of a loss of them with respect to the images."""
-    with torch.inference_mode(False), torch.enable_grad():  # whatever mode the caller is in
-        leaf = images.detach().clone().requires_grad_()
-        scores: Tensor = victim.graph(leaf.clone())  # a leaf could not be changed in place
-        (gradient,) = torch.autograd.grad(slope_of(scores, rows).sum(), leaf)
-    return scores.detach(), gradient
 
 
 def _bad_rows(values: Tensor) -> list[int]:
@@ -533,14 +411,15 @@ def _join(parts: list[Answers]) -> Answers:
     """Answers to consecutive batches as one; where all of a batch failed, classes are unknown."""
     if len(parts) == 1:
         return parts[0]
-    classes = max(part.scores.shape[1] for part in parts)
-    scores: list[Tensor] = []
+    classes = max(part.values.shape[1] for part in parts)
+    values: list[Tensor] = []
     slopes = [part.gradient for part in parts if part.gradient is not None]
     errors: dict[int, str] = {}
     start = 0
     for part in parts:
-        count, known = part.scores.shape
-        scores.append(part.scores if known else part.scores.new_full((count, classes), torch.nan))
+        count, known = part.values.shape
+        values.append(part.values if known else part.values.new_full((count, classes), torch.nan))
         errors |= {start + at: reason for at, reason in part.errors.items()}
         start += count
-    return Answers(torch.cat(scores), errors, torch.cat(slopes) if slopes else None)
+    gradient = torch.cat(slopes) if slopes else None
+    return Answers(torch.cat(values), parts[0].meaning, errors, gradient)

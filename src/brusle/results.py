@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 import torch
 from torch import Tensor
 
-from brusle.oracle import Ledger
+from brusle.ledger import Ledger
+from brusle.outcomes import ANSWERED, ATTACKED, HIT, ROBUST, Status, share
 from brusle.problems import Problems, changed_pixels
-
-Status = Literal["success", "failed", "skipped", "unverified", "error"]
 
 
 @dataclass
@@ -82,7 +81,7 @@ class AttackResult:
     @property
     def success(self) -> Tensor:
         """``(n,)`` bool: reached the goal and passed the check."""
-        return self._is("success")
+        return self._is(HIT)
 
     @property
     def pixels(self) -> Tensor:
@@ -92,7 +91,7 @@ class AttackResult:
     @property
     def attacked(self) -> Tensor:
         """``(n,)`` bool: the images that the attack success rate is taken over."""
-        return ~(self._is("skipped") | self._is("error"))
+        return self._is(*ATTACKED)
 
     @overload
     def asr(self, at: None = None) -> float: ...
@@ -106,24 +105,22 @@ class AttackResult:
         """
         count = int(self.attacked.sum())
         if at is None:
-            return int(self.success.sum()) / count if count else float("nan")
+            return share(int(self.success.sum()), count)
         hits = self.queries[self.success]
-        return {q: int((hits <= q).sum()) / count if count else float("nan") for q in at}
+        return {q: share(int((hits <= q).sum()), count) for q in at}
 
     @property
     def stable_asr(self) -> float:
         """Attack success rate that counts stable successes only."""
-        count = int(self.attacked.sum())
-        return int(self.stable.sum()) / count if count else float("nan")
+        return share(int(self.stable.sum()), int(self.attacked.sum()))
 
     @property
     def robust_accuracy(self) -> float:
         """Share of all images without error that are classified correctly to the end."""
-        count = len(self) - int(self._is("error").sum())
-        return int(self._is("failed").sum()) / count if count else float("nan")
+        return share(int(self._is(ROBUST).sum()), int(self._is(*ANSWERED).sum()))
 
-    def _is(self, status: Status) -> Tensor:
-        return torch.tensor([s == status for s in self.status], dtype=torch.bool)
+    def _is(self, *statuses: Status) -> Tensor:
+        return torch.tensor([status in statuses for status in self.status], dtype=torch.bool)
 
     def __repr__(self) -> str:
         counts = {s: self.status.count(s) for s in dict.fromkeys(self.status)}

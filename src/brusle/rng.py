@@ -1,4 +1,4 @@
-"""Random numbers as a pure function of (seed, problem id, restart, step, tag).
+"""Random numbers as a pure function of (seed, problem id, restart, step, purpose).
 
 There is no generator with a state that one image could advance for another: every number is a
 hash of its coordinates (SplitMix64, Steele et al., OOPSLA 2014, used as a counter-based
@@ -9,6 +9,7 @@ workers or an interruption, and integer arithmetic gives the same bits on CPU an
 from __future__ import annotations
 
 import hashlib
+from enum import IntEnum, auto, unique
 
 import torch
 from torch import Tensor
@@ -16,7 +17,65 @@ from torch import Tensor
 _GAMMA = 0x9E3779B97F4A7C15 - (1 << 64)  # the golden ratio, as a signed 64-bit integer
 _MULTIPLY = (0xBF58476D1CE4E5B9 - (1 << 64), 0x94D049BB133111EB - (1 << 64))
 _SHIFT = (30, 27, 31)
-_TAGS = 16  # a step has so many separate draws
+_PURPOSES = 64  # numbers of one step for so many purposes lie beside each other
+
+
+@unique
+class Purpose(IntEnum):
+    """What random numbers are for. No two draws share a purpose, and so none share numbers.
+
+    An attack that lives elsewhere makes its own with `purpose`.
+    """
+
+    # pairs of images and targets; with these numbers, they are the ones that 0.1 chose
+    IMAGE_ORDER = 1
+    TARGET_ORDER = 2
+    CLASS_ORDER = 3
+    # starting images out of the data
+    START_ORDER = auto()  # which images of a class are asked first
+    START_CLASS = auto()
+    START_IMAGE = auto()
+    # the loop
+    VICTIM_NOISE = auto()  # keys of a randomised victim
+    START_NOISE = auto()  # images of noise to start from
+    KEPT_EDITS = auto()  # which pixels a smaller budget begins with
+    PALETTE = auto()  # synthetic colour images
+    # attacks
+    BRUSLE_INITIAL = auto()
+    BRUSLE_COLOUR = auto()
+    BRUSLE_SWAP = auto()
+    SPARSE_RS_START = auto()
+    SPARSE_RS_MOVE = auto()
+    SPARSE_RS_AGAIN = auto()
+    SPARSE_EVO_PARENTS = auto()
+    SPARSE_EVO_CROSS = auto()
+    SPARSE_EVO_FIRST = auto()
+    SPARSE_EVO_SECOND = auto()
+    SPARSE_EVO_LEAVE = auto()
+    POINTWISE_ORDER = auto()
+    HSJA_PROBE = auto()
+    ONE_PIXEL_MEMBER = auto()
+    ONE_PIXEL_PARENTS = auto()
+    ONE_PIXEL_AGAIN = auto()
+    ONE_PIXEL_CROSSOVER = auto()
+    ONE_PIXEL_SCALE = auto()
+    BAYES_OPT_START = auto()
+    BAYES_OPT_COLOUR = auto()
+    BAYES_OPT_SEARCH = auto()
+    PGD0_START = auto()
+    SIGMA_ZERO_START = auto()
+    BANDIT_PLACE = auto()
+    BANDIT_PAINT = auto()
+    BANDIT_FIELD = auto()
+    BANDIT_RESIDUAL = auto()
+    BANDIT_NOISE = auto()
+    BANDIT_CELL = auto()
+    BANDIT_SIGN = auto()
+
+
+def purpose(name: str) -> int:
+    """A purpose of its own for whoever says ``name``, apart from all in `Purpose`."""
+    return content_id(name.encode()) | 1 << 32
 
 
 def mix(x: Tensor) -> Tensor:
@@ -35,6 +94,11 @@ def _mix_in_place(x: Tensor) -> Tensor:
     return x
 
 
+def _signed(number: int) -> int:
+    """A Python integer modulo 2**64, as a signed 64-bit one."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
 def content_id(*parts: bytes) -> int:
     """A 63-bit id of an image and what is asked of it: the same wherever it stands."""
     digest = hashlib.blake2b(digest_size=8)
@@ -51,22 +115,21 @@ def streams(seed: int, ids: Tensor, restart: int = 0) -> Tensor:
         ids: ``(n,)`` int64 problem ids.
         restart: number of the restart.
     """
-    seed = (seed + (1 << 63)) % (1 << 64) - (1 << 63)
-    key = mix(torch.full_like(ids, seed) + _GAMMA)
+    key = mix(torch.full_like(ids, _signed(seed)) + _GAMMA)
     key = mix((key ^ ids) + _GAMMA)
     return mix((key ^ restart) + _GAMMA)
 
 
-def bits(stream: Tensor, step: Tensor | int, tag: int, count: int) -> Tensor:
+def bits(stream: Tensor, step: Tensor | int, purpose: int, count: int) -> Tensor:
     """``(n, count)`` uniform integers below 2**31, as int32.
 
     Args:
         stream: ``(n,)`` keys from `streams`.
         step: ``(n,)`` or one number: which query of the problem the numbers are for.
-        tag: tells apart several draws of one step.
+        purpose: a `Purpose`, or one from `purpose`: tells apart several draws of one step.
         count: how many numbers per problem.
     """
-    place = torch.as_tensor(step, device=stream.device) * _TAGS + (tag + 1)
+    place = torch.as_tensor(step, device=stream.device) * _PURPOSES + purpose
     key = mix(stream + place * _GAMMA)
     # each 64-bit word is cut into two numbers; torch cannot cut one word of no problem at all
     words = max(2, (count + 1) // 2)
@@ -76,8 +139,8 @@ def bits(stream: Tensor, step: Tensor | int, tag: int, count: int) -> Tensor:
 
 
 def seeds(stream: Tensor, step: Tensor) -> Tensor:
-    """``(n,)`` 62-bit seeds for generators of other libraries, apart from all `bits`."""
-    high, low = bits(stream, step, _TAGS - 1, 2).long().unbind(1)
+    """``(n,)`` 62-bit seeds for the generators of randomised victims."""
+    high, low = bits(stream, step, Purpose.VICTIM_NOISE, 2).long().unbind(1)
     return (high << 31) | low
 
 

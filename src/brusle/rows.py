@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import fields
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Self
 
 import torch
 from torch import Tensor
 
 
+@dataclass(frozen=True)
+class Shared:
+    """A tensor in `Rows` that is the same for all problems: a table, and no state.
+
+    Attributes:
+        values: the tensor.
+    """
+
+    values: Tensor
+
+
 class Rows:
     """A dataclass whose tensors have one entry per problem along their first axis.
 
-    That is all the loop needs to know to drop finished problems and to let new ones in.
+    That is all the loop needs to know to drop finished problems and to let new ones in. A tensor
+    that belongs to all problems is declared as `Shared`.
     """
 
     def pick(self, rows: Tensor | slice) -> Self:
@@ -27,14 +39,14 @@ class Rows:
                 setattr(picked, name, value[at])
         return picked
 
-    def put(self, rows: Tensor, fresh: Rows) -> None:
+    def replace(self, rows: Tensor, fresh: Rows) -> None:
         """Let the problems of ``fresh`` take the places ``rows``."""
         for name, value in self._parts().items():
             other = getattr(fresh, name)
             if isinstance(value, Tensor):
                 value[rows.to(value.device)] = other
             else:
-                value.put(rows, other)
+                value.replace(rows, other)
 
     def where(self, which: Tensor, other: Self) -> Self:
         """These problems where the ``(n,)`` ``which`` says so, those of ``other`` elsewhere."""
@@ -49,5 +61,7 @@ class Rows:
         return mixed
 
     def _parts(self) -> dict[str, Tensor | Rows]:
-        values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
-        return {k: v for k, v in values.items() if isinstance(v, Tensor | Rows)}
+        """What there is of each problem."""
+        assert is_dataclass(self)  # as its subclasses are
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: v for name, v in values.items() if isinstance(v, Tensor | Rows)}

@@ -1,14 +1,13 @@
-"""The one loop: propose images, receive scores, learn, propose again, for many images at once.
+"""One victim and its problems, from the clean check to the verification, on one ledger.
 
-An attack is only the part that proposes and learns (`Search`). Everything that all attacks need
-is here, once: the clean check, one model call per round for all live problems, stopping at
-success or at the limit, replacing finished problems by waiting ones so that the model's batch
-stays full (continuous batching), keeping the best image, and having successes verified. When the
-victim cannot go on or somebody interrupts, what is finished is handed over first.
+Every attack is the same conversation: propose images, receive scores, learn, propose again. An
+attack is only the part that proposes and learns (`search`). What all attacks need is here, once:
+the clean check, the limit, what was found so far, having successes verified, and handing over what
+is finished, also when the victim cannot go on or somebody interrupts. One model call per round for
+all live problems is the business of `batching`.
 
-A `Session` is one victim and its problems, from the clean check to the verification. A plain
-attack runs one search in it; restarts, ensembles and the search for the fewest pixels run several,
-on one ledger and under one limit.
+A plain attack runs one search in a session; restarts, ensembles and the search for the fewest
+pixels run several, on one ledger and under one limit.
 """
 
 from __future__ import annotations
@@ -23,14 +22,17 @@ from torch import Tensor
 
 from brusle import rng
 from brusle.allocation import keep_freed_memory
-from brusle.batching import Found, Stage
+from brusle.batching import Found, OnFinished, Stage
 from brusle.errors import InputError, VictimError, VictimUnavailable
-from brusle.oracle import Memory, Oracle, Victim, check_eot, check_shape, traits
-from brusle.problems import Edits, Problems
-from brusle.results import AttackResult, Status
-from brusle.search import Attack, Searching
+from brusle.oracle import Memory, Oracle
+from brusle.outcomes import Status
+from brusle.problems import Edits, Problems, changed_pixels, flatten_pixels
+from brusle.results import AttackResult
+from brusle.rng import Purpose
+from brusle.search import Attack, Round, SearchAttack
 from brusle.starting import Starts
 from brusle.verify import verify
+from brusle.victim import Victim, check_eot, check_shape, traits
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,11 @@ class Progress:
     remaining: int
 
 
+OnProgress = Callable[[Progress], None]
+OnSettled = Callable[[AttackResult, list[int]], None]
+OnRound = Callable[[Round], None]
+
+
 def run(
     attack: Attack,
     victim: Victim,
@@ -60,8 +67,9 @@ def run(
     seed: int = 0,
     batch_size: int,
     eot: int = 1,
-    on_progress: Callable[[Progress], None] | None = None,
-    on_settled: Callable[[AttackResult, list[int]], None] | None = None,
+    on_progress: OnProgress | None = None,
+    on_settled: OnSettled | None = None,
+    on_round: OnRound | None = None,
     all_may_fail: bool = False,
     memory: Memory | None = None,
 ) -> AttackResult:
@@ -81,26 +89,22 @@ def run(
         on_settled: called with the result so far and the numbers of problems that are finished and
             verified, each once, some at a time: within about a second, or after a round that is
             longer.
+        on_round: called with every `Round`: what was asked, and what was answered.
         all_may_fail: if no clean image can be classified, return errors instead of raising.
         memory: answers of an interrupted run, which need not be asked for again.
     """
     began = time.monotonic()
     attack.check(problems)
+    check_needs(attack, victim, eot)
+    check_shape(problems.shape, victim)
     if victim.device.type == "cpu":
         keep_freed_memory()
     with torch.no_grad():
-        session = Session(
-            attack,
-            victim,
-            problems,
-            seed,
-            batch_size,
-            eot,
-            on_progress,
-            on_settled,
-            all_may_fail,
-            memory,
-        )
+        streams = rng.streams(seed, problems.ids)
+        oracle = Oracle(victim, len(problems), attack.queries, batch_size, eot, streams, memory)
+        session = Session(attack, oracle, problems, seed, all_may_fail)
+        session.on_progress, session.on_settled = on_progress, on_settled
+        session.on_round = on_round
         try:
             attack.conduct(session)
             result = session.finish()
@@ -123,54 +127,42 @@ class Session:
         alive: ``(n,)`` bool: classified correctly at first, and no error since.
         broken: ``(n,)`` bool: the goal was reached by what was kept.
         starts: starting images, for the attacks that need one.
-        goes_on: problems are worked on when they are broken, too.
+        on_progress: as in `run`; so are ``on_settled`` and ``on_round``.
     """
 
     def __init__(
         self,
         attack: Attack,
-        victim: Victim,
+        oracle: Oracle,
         problems: Problems,
         seed: int,
-        batch_size: int,
-        eot: int,
-        on_progress: Callable[[Progress], None] | None,
-        on_settled: Callable[[AttackResult, list[int]], None] | None,
         all_may_fail: bool = False,
-        memory: Memory | None = None,
     ) -> None:
-        check_needs(attack, victim, eot)
-        check_shape(problems.shape, victim)
-        self.attack, self.problems, self.seed = attack, problems, seed
-        self.on_progress, self.on_settled = on_progress, on_settled
-        streams = rng.streams(seed, problems.ids)
-        self.oracle = Oracle(
-            victim, len(problems), attack.queries, batch_size, eot, streams, memory
-        )
+        self.attack, self.oracle, self.problems, self.seed = attack, oracle, problems, seed
+        self.on_progress: OnProgress | None = None
+        self.on_settled: OnSettled | None = None
+        self.on_round: OnRound | None = None
         self.outcome = self._clean_pass(all_may_fail)
         right = [s == "failed" for s in self.outcome.status]
         self.alive = torch.tensor(right, dtype=torch.bool)
         self.broken = torch.zeros_like(self.alive)
+        self.starts = Starts(oracle, problems, seed, self.outcome.scores)
         self._final = ~self.alive  # nothing more will be tried on these
         self._settled = torch.zeros_like(self.alive)
         self._stage: Stage | None = None
         self._asks = True
-        self.starts = Starts(self.oracle, problems, seed, self.outcome.scores)
-        self.goes_on = False
 
-    @property
-    def open(self) -> Tensor:
-        """Numbers of the problems that can be attacked and are not broken yet."""
-        return (self.alive & ~self.broken).nonzero()[:, 0]
+    # what an attack of several searches does
 
     def search(
         self,
-        attack: Searching,
+        attack: SearchAttack,
         rows: Tensor | None = None,
         restart: int = 0,
         warm: Edits | None = None,
-        queries: Tensor | None = None,
-        on_finished: Callable[[Found], None] | None = None,
+        from_best: bool = False,
+        answers: Tensor | None = None,
+        on_finished: OnFinished | None = None,
     ) -> Found:
         """Run one search, with at most ``attack.queries`` queries on each problem.
 
@@ -178,20 +170,66 @@ class Session:
 
         Args:
             attack: the attack.
-            rows: problem numbers, on the CPU; all open ones if None.
+            rows: problem numbers, on the CPU; all unbroken ones if None.
             restart: gives other random numbers.
-            warm: edits to begin with, one row for each of ``rows``.
-            queries: a lower limit for each of ``rows``.
+            warm: edits to go on from, one row for each of ``rows``.
+            from_best: the starting images of the problems are the best images so far.
+            answers: a lower limit for each of ``rows``, in answers (with EoT, of several queries).
             on_finished: called with what was found for problems whose search has ended, some at a
                 time, so that it can be concluded before the others end. It may be called again
                 with the same problems if it was interrupted.
         """
-        rows = self.open if rows is None else rows
-        self.oracle.allow(rows, attack.queries if queries is None else queries)
-        self._stage = Stage(self, attack, rows, restart, warm, on_finished)
-        found = self._stage.found()
+        rows = self.unbroken if rows is None else rows
+        limit = attack.queries if answers is None else answers * self.oracle.eot
+        self.oracle.allow(rows, limit)
+        self._stage = Stage(self, attack, rows, restart, warm, from_best, on_finished)
+        found = self._stage.run()
         self._stage = None
         return found
+
+    @property
+    def unbroken(self) -> Tensor:
+        """Numbers of the problems that can be attacked and are not broken yet."""
+        return (self.alive & ~self.broken).nonzero()[:, 0]
+
+    def left(self, rows: Tensor) -> Tensor:
+        """``(n,)`` bool: which of ``rows`` can go on, and pay for another answer."""
+        spent = self.oracle.ledger.attack[rows]
+        return self.alive[rows] & (spent + self.oracle.eot <= self.attack.queries)
+
+    def best(self, rows: Tensor) -> Found:
+        """What was kept of ``rows`` so far, as if a new search had found nothing better."""
+        return Found(
+            rows,
+            reached=torch.zeros(len(rows), dtype=torch.bool),
+            images=self.outcome.images[rows],
+            labels=self.outcome.labels[rows],
+            losses=self.outcome.losses[rows],
+            scores=self.outcome.scores[rows],
+        )
+
+    def pixels(self, rows: Tensor) -> Tensor:
+        """``(n,)`` changed pixels of the best images so far."""
+        return changed_pixels(self.outcome.images[rows], self.problems.images[rows])
+
+    def edits(self, rows: Tensor, count: int, turn: int) -> Edits:
+        """``count`` random ones of the changed pixels of the best images so far.
+
+        Where there are fewer, others join them as they were.
+
+        Args:
+            rows: problem numbers.
+            count: how many.
+            turn: other turns, other random numbers.
+        """
+        images = flatten_pixels(self.outcome.images[rows])
+        changed = (images != self.problems[rows].flat_images).any(2)
+        streams = rng.streams(self.seed, self.problems.ids[rows])
+        race = rng.exponential(rng.bits(streams, turn, Purpose.KEPT_EDITS, changed.shape[1]))
+        index = rng.winners(race.masked_fill(~changed, torch.inf), count)
+        device = self.oracle.victim.device
+        colour = images.gather(1, index[:, :, None].expand(-1, -1, images.shape[2]))
+        return Edits(index.to(device), colour.to(device))
 
     def keep(self, found: Found, by: str = "") -> None:
         """Take what a search found as the result of its problems.
@@ -209,10 +247,24 @@ class Session:
         self.outcome.losses[rows] = found.losses
         self.outcome.scores[rows] = found.scores
 
+    def keep_better(self, found: Found) -> None:
+        """Keep successes, and of the failures on unbroken problems those with a lower loss."""
+        lower = ~(found.losses >= self.outcome.losses[found.rows])  # NaN: nothing was kept before
+        self.keep(found.pick(found.reached | (lower & ~self.broken[found.rows])))
+
+    def keep_losses(self, rows: Tensor, losses: Tensor) -> None:
+        """Say how far ``rows`` have got in other terms than those of their searches."""
+        self.outcome.losses[rows] = losses
+
     def conclude(self, found: Found, by: str = "") -> None:
         """Keep what a search found, as final; arguments as in `keep`."""
         self.keep(found, by)
         self.settle(found.rows)
+
+    def settle_final(self, rows: Tensor, last: bool) -> None:
+        """Settle those of ``rows`` that no other search follows for: all, if this is the last."""
+        over = self.broken[rows] | ~self.alive[rows]
+        self.settle(rows if last else rows[over])
 
     def fail(self, row: int, reason: str) -> None:
         """A problem on which the attack cannot go on: neither broken nor robust."""
@@ -241,11 +293,7 @@ class Session:
         if self.on_settled is not None and len(rows):
             self.on_settled(self.outcome, rows.tolist())
 
-    def _refuse_unasked(self, rows: Tensor) -> None:
-        """An image that was asked nothing has withstood nothing."""
-        spent = self.oracle.ledger.attack[rows]
-        for row in rows[self.alive[rows] & ~self.broken[rows] & (spent == 0)].tolist():
-            self.fail(row, "the attack asked nothing: give it more queries")
+    # what `run` and the batching do
 
     def finish(self) -> AttackResult:
         """Settle what is not settled yet."""
@@ -268,30 +316,36 @@ class Session:
             with suppress(VictimError):
                 self._settle_finished()
 
-    def _settle_finished(self) -> None:
-        if self._stage is not None:
-            self._stage.settle()
-        self.settle(self._final.nonzero()[:, 0])
-
     def report(self, found: Found) -> None:
         """Tell whoever watches how far things are; ``found`` is not kept yet."""
         if self.on_progress is None:
             return
         broken = self.broken.clone()
         broken[found.rows[found.reached]] = True
-        spent, most = self.oracle.ledger.attack, self.attack.queries
-        unfinished = self.alive & (spent + self.oracle.eot <= most)
-        if not self.goes_on:
+        unfinished = self.left(torch.arange(len(self.problems)))
+        if not self.attack.behaviour.goes_on:
             unfinished &= ~broken
+        spent = self.oracle.ledger.attack
         self.on_progress(
             Progress(
                 finished=len(self.problems) - int(unfinished.sum()),
                 total=len(self.problems),
                 successes=int(broken.sum()),
                 queries=int(spent.sum()),
-                remaining=int((most - spent)[unfinished].sum()),
+                remaining=int((self.attack.queries - spent)[unfinished].sum()),
             )
         )
+
+    def _settle_finished(self) -> None:
+        if self._stage is not None:
+            self._stage.settle()
+        self.settle(self._final.nonzero()[:, 0])
+
+    def _refuse_unasked(self, rows: Tensor) -> None:
+        """An image that was asked nothing has withstood nothing."""
+        spent = self.oracle.ledger.attack[rows]
+        for row in rows[self.alive[rows] & ~self.broken[rows] & (spent == 0)].tolist():
+            self.fail(row, "the attack asked nothing: give it more queries")
 
     def _clean_pass(self, all_may_fail: bool) -> AttackResult:
         """Ask for the clean images: what is wrong already is not attacked."""
@@ -299,7 +353,7 @@ class Session:
         answers = self.oracle.ask(torch.arange(n), problems.images, "clean")
         labels = torch.full((n,), -1)
         if len(answers.errors) < n:
-            problems.check_classes(answers.scores.shape[1])
+            problems.check_classes(answers.values.shape[1])
             labels = answers.labels.cpu()
         elif not all_may_fail:
             raise VictimUnavailable(f"no clean image could be classified: {answers.errors[0]}")
@@ -319,7 +373,7 @@ class Session:
             labels=labels.clone(),
             clean_labels=labels,
             losses=torch.full((n,), torch.nan, dtype=torch.float64),
-            scores=answers.scores.cpu().clone(),  # may have come out of inference mode
+            scores=answers.values.cpu().clone(),  # may have come out of inference mode
             times=torch.zeros(n, dtype=torch.float64),
             ledger=self.oracle.ledger,
             stable=torch.zeros(n, dtype=torch.bool),
@@ -338,14 +392,14 @@ def check_needs(attack: Attack, victim: Victim, eot: int = 1) -> None:
             f"more queries, or a smaller eot"
         )
     check_eot(victim, eot)
-    known, name = traits(victim), type(attack).__name__
-    if attack.needs == "gradients" and not known.differentiable:
+    known, name, needs = traits(victim), type(attack).__name__, attack.behaviour.needs
+    if needs == "gradients" and not known.differentiable:
         raise InputError(
             f"{name} is a white-box attack and needs gradients, which {victim.name} does not give: "
             f"take an undefended torch model, or an attack that needs scores only (brusle, "
             f"sparse-rs) or labels only (sparse-evo, pointwise)"
         )
-    if attack.needs == "scores" and known.gives == "label":
+    if needs == "scores" and known.gives == "label":
         raise InputError(
             f"{name} follows scores, but {victim.name} gives only the label: take an attack that "
             f"needs labels only (sparse-evo, pointwise, l0-hsja)"
@@ -354,7 +408,7 @@ def check_needs(attack: Attack, victim: Victim, eot: int = 1) -> None:
 
 def notes_on(attack: Attack, victim: Victim) -> list[str]:
     """What a reader of the numbers should know."""
-    if attack.needs == "scores" and traits(victim).gives == "partial":
+    if attack.behaviour.needs == "scores" and traits(victim).gives == "partial":
         return [
             f"{victim.name} gives the scores of its best classes only: a target class outside "
             f"them is invisible to {type(attack).__name__}"

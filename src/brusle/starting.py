@@ -16,10 +16,11 @@ from brusle import rng
 from brusle.goals import Goal
 from brusle.oracle import Oracle
 from brusle.problems import Problems, to_levels
+from brusle.rng import Purpose
+from brusle.scores import Scores
 
 MOST_TRIES = 60
 _SHARES = (1.0, 0.5, 0.25)
-_TAG = 14  # apart from the tags of searches and palettes
 
 
 class Starts:
@@ -47,7 +48,7 @@ class Starts:
         self.failures: dict[int, str] = {}
         self._oracle, self._problems = oracle, problems
         self._streams = rng.streams(seed, problems.ids)
-        self._goal = Goal(problems.targets is not None, "margin", oracle.victim.output)
+        self._goal = Goal(problems.targets is not None, "margin")
 
     def find(self, rows: Tensor) -> Tensor:
         """Make sure of the starts of ``rows``; return those that have one.
@@ -59,8 +60,8 @@ class Starts:
             self._ask(missing, self.images[missing])
         else:
             for attempt in range(MOST_TRIES):
-                some = self._problems[missing]
-                self._ask(missing, noise(some, self._streams[missing], attempt))
+                images = noise(self._problems[missing], self._streams[missing], attempt)
+                self._ask(missing, images)
                 missing = self._missing(rows)
                 if not len(missing):
                     break
@@ -81,8 +82,8 @@ class Starts:
             return
         answers = self._oracle.ask(rows, images, "initial")
         answers.require_one()
-        some, scores = self._problems[rows], answers.scores.cpu()
-        reached = self._goal.reached(scores, some.labels, some.targets)
+        asked, scores = self._problems[rows], answers.values.cpu()
+        reached = self._goal.reached(Scores(scores), asked.labels, asked.targets)
         seen = answers.labels.cpu()
         self.labels[rows[reached]] = seen[reached]
         self.images[rows[reached]] = images[reached]
@@ -92,8 +93,8 @@ class Starts:
                 self.failures[row] = answers.errors[at]
             elif self.given and not reached[at]:
                 wanted = "the true class"
-                if some.targets is not None:
-                    wanted = f"class {int(seen[at])} and not as the target {int(some.targets[at])}"
+                if asked.targets is not None:
+                    wanted = f"class {int(seen[at])} and not as the target {int(asked.targets[at])}"
                 self.failures[row] = (
                     f"the starting image is seen as {wanted}: give one that is adversarial"
                 )
@@ -108,9 +109,10 @@ def noise(problems: Problems, stream: Tensor, attempt: int) -> Tensor:
         attempt: which try it is, from 0.
     """
     n, (c, h, w) = len(problems), problems.shape
-    numbers = rng.uniform(rng.bits(stream, attempt, _TAG, (c + 1) * h * w)).view(n, c + 1, h, w)
-    colour = numbers[:, 1:]
+    numbers = rng.bits(stream, attempt, Purpose.START_NOISE, (c + 1) * h * w)
+    u = rng.uniform(numbers).view(n, c + 1, h, w)
+    colour = u[:, 1:]
     if attempt // len(_SHARES) % 2 == 0:
         colour = (colour < 0.5).double()
-    replaced = numbers[:, :1] < _SHARES[attempt % len(_SHARES)]
+    replaced = u[:, :1] < _SHARES[attempt % len(_SHARES)]
     return torch.where(replaced, to_levels(colour), problems.images)

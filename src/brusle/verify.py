@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from brusle.oracle import Answers, Oracle, traits
+from brusle.oracle import Answers, Oracle
 from brusle.problems import Problems
+from brusle.victim import traits
 
 
 def png_round_trip(images: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -86,7 +87,7 @@ def verify(
     hits = np.zeros(len(good), dtype=np.int64)
     rounds = _ask(oracle, good, saved_as_png(images[good]), draws)
     for answers in rounds:
-        labels = answers.scores.float().cpu().numpy().argmax(axis=1)
+        labels = answers.values.float().cpu().numpy().argmax(axis=1)
         for at, row in enumerate(good):
             label = int(labels[at])
             if at in answers.errors:

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 from entry import run
+from installed import install
 from torch import nn
 
 from brusle.evaluation import Run
-from brusle.evaluation.running.provenance import fingerprint
 from brusle.victims import wrap
+from brusle.victims.fingerprints import fingerprint
 
 MODULE = """
 import torch
@@ -30,6 +31,9 @@ from brusle.victims import wrap
 
 def invert(victim, strength):
     return wrap(lambda x: victim(x) * strength, output="logits", name="inverted")
+
+def nothing(victim):
+    return None
 """
 SMALL = ("--pixels", "8", "--queries", "60", "--attack", "brusle", "--goal", "untargeted")
 REQUEST = ("evaluate", "--victim", "python:retrained:make", "--data", "npz:x.npz", *SMALL)
@@ -55,11 +59,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's folder: a factory, weights, and images."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "retrained.py").write_text(MODULE)
-    (tmp_path / "others.py").write_text(PLUGIN)
-    info = tmp_path / "others-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[brusle.defences]\ninvert = others:invert\n")
+    points = {"invert": "invert", "nothing": "nothing"}
+    install(tmp_path, "others", PLUGIN, defences=points)
     monkeypatch.syspath_prepend(tmp_path)
     draw(0, train(0))
     yield tmp_path
@@ -67,7 +68,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         sys.modules.pop(name, None)
 
 
-@pytest.mark.parametrize("defence", [None, "round:3", "rnd:0.0123456789", "invert:2"])
+@pytest.mark.parametrize(
+    "defence", [None, "round:3", "rnd:0.0123456789", "invert:2", "invert?strength=2"]
+)
 def test_verify_and_report_know_a_factory_by_its_name(place: Path, defence: str | None) -> None:
     behind = () if defence is None else ("--defence", defence)
     name = "python:retrained:make" + (f" + {defence}" if defence else "")
@@ -81,6 +84,22 @@ def test_verify_and_report_know_a_factory_by_its_name(place: Path, defence: str 
     assert said["checked"] > 0
     report = run("report", "run", "--md")
     assert report.stdout.startswith(f"# {name} on npz:x.npz\n"), report.stderr
+
+
+@pytest.mark.parametrize(
+    ("defence", "said"),
+    [
+        ("nothing", "nothing returned something unusable: NoneType is no victim"),
+        ("nothing:1", "'nothing:1' failed in others:nothing: TypeError: nothing() takes 1"),
+        ("invert:a", "'invert:a': 'a' is no number"),
+        ("invert?strong=2", "failed in others:invert: TypeError: invert() got an unexpected"),
+        ("invrt:2", "unknown defence 'invrt:2': did you mean 'invert'?"),
+    ],
+)
+def test_defences_of_plugins_that_do_not_work(place: Path, defence: str, said: str) -> None:
+    answer = run(*REQUEST, "--defence", defence)
+    assert answer.returncode in (2, 3) and answer.stderr.count("\n") == 1
+    assert said in answer.stderr
 
 
 def folders() -> set[str]:

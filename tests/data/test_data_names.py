@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from installed import install
 
 from brusle.data import Dataset, known_data, load, source
 from brusle.data.sets import balanced_order, different_names
@@ -31,7 +32,7 @@ def test_every_kind_is_listed() -> None:
         ("cifar10", "names no split: write cifar10:test or cifar10:train"),
         ("stl10:unlabeled", "names no split: write stl10:test or stl10:train"),
         ("sample:test", "the sample has no parts"),
-        ("sample?size=3", "did you mean 'sample'?"),
+        ("sample?size=3", "'sample?size=3' has no option 'size'"),
         ("sample:?size=3", "has no option 'size'"),
         ("cifar10:test?folder=x", "has no option 'folder'"),
         ("imagenet:.?size=3", "has no option 'size'"),
@@ -104,29 +105,24 @@ def squares(rest, like):
 
 def wrong(rest, like):
     return [1, 2, 3]
+
+def leaves(rest, like):
+    raise SystemExit(0)
 """
 
 
 @pytest.fixture
 def plugin(tmp_path, monkeypatch) -> Path:
     """An installed package, as pip would leave it."""
-    (tmp_path / "brusle_squares.py").write_text(PLUGIN)
-    info = tmp_path / "brusle_squares-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: brusle-squares\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[brusle.data]\n"
-        "squares = brusle_squares:squares\n"
-        "wrong = brusle_squares:wrong\n"
-        "gone = brusle_squares:gone\n"
-        "sample = brusle_squares:wrong\n"
-    )
+    points = {kind: kind for kind in ("squares", "wrong", "gone", "leaves")} | {"sample": "wrong"}
+    install(tmp_path, "brusle_squares", PLUGIN, data=points)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
     sys.modules.pop("brusle_squares", None)
 
 
 def test_a_plugin_brings_data(plugin) -> None:
+    assert load("squares:5").names == tuple("01234")
     data = load("squares:5?colour=grey", limit=3)
     assert isinstance(data, Dataset)
     assert data.name == "squares:5?colour=grey"
@@ -134,7 +130,7 @@ def test_a_plugin_brings_data(plugin) -> None:
     assert data.names == ("0", "1", "2")
     assert torch.equal(data.images, torch.full((3, 3, 4, 4), 0.5))
     assert source("squares:4", like=("no", "yes")).classes == ("no", "yes")
-    assert known_data()["squares"] == "from brusle_squares:squares"
+    assert known_data()["squares"] == "From brusle_squares:squares"
     with pytest.raises(InputError, match="unknown data 'square:3': did you mean 'squares'"):
         load("square:3")
 
@@ -146,5 +142,7 @@ def test_plugins_that_do_not_work(plugin) -> None:
         load("gone:1")
     with pytest.raises(DataError, match="failed in brusle_squares:squares: ValueError"):
         load("squares:many")
+    with pytest.raises(DataError, match="leaves:1 failed in brusle_squares:leaves: SystemExit"):
+        load("leaves:1")
     assert len(load("sample")) == 200  # a plugin cannot replace what brusle has itself
     assert known_data()["sample"].startswith("200 CIFAR-10")

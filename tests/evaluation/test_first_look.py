@@ -15,8 +15,8 @@ from brusle.evaluation import Run
 from brusle.evaluation.running import runner
 from brusle.evaluation.running.first_look import IMAGES
 from brusle.report.content import gather
-from brusle.report.markdown import markdown
-from brusle.report.page import page
+from brusle.report.markdown import report_markdown
+from brusle.report.page import report_page
 from brusle.victims import wrap
 
 SHAPE, COUNT = (3, 6, 6), 100
@@ -82,7 +82,7 @@ def test_a_broken_model_is_named_before_the_attack_and_wherever_results_are_show
         opened = Run(store, tmp_path)
         content = gather(opened)
         assert content.as_dict()["warnings"] == run.warnings
-        for text in (markdown(content), page(content, opened)):
+        for text in (report_markdown(content), report_page(content, opened)):
             assert "Warning: accuracy" in text and "Warning: input range" in text
             assert "values from 0 to 255" in text and "No flag was raised" not in text
 
@@ -92,7 +92,7 @@ def test_a_later_session_says_it_once_and_a_finished_run_asks_nothing(tmp_path) 
     first, _ = collect(victim, data, out=tmp_path, limit=40)
     more, said = collect(victim, data, out=tmp_path)
     assert len(said) == 2 and list(more.warnings) == list(first.warnings)
-    assert markdown(gather(Run.open(tmp_path))).count("Warning: accuracy") == 1
+    assert report_markdown(gather(Run.open(tmp_path))).count("Warning: accuracy") == 1
     assert "of 60 images" in more.warnings["accuracy"]  # those that were not stored yet
     asked = 0
 

@@ -9,10 +9,10 @@ from models import integer_model, own_labels, random_images
 
 import brusle
 from brusle.attacks import BruSLe
-from brusle.data import Dataset
+from brusle.data import Dataset, as_source
 from brusle.errors import DataError, InputError
 from brusle.evaluation import Manifest, choose
-from brusle.evaluation.running.workload import Workload, as_source
+from brusle.evaluation.running.workload import Workload
 from brusle.problems import Problems
 
 SHAPE = (3, 10, 10)
@@ -109,10 +109,10 @@ def test_a_manifest_is_read_back_and_selects_the_same_pixels(tmp_path) -> None:
     manifest.write(tmp_path / "pairs.json")
     again = Manifest.read(tmp_path / "pairs.json")
     assert again == manifest
-    work = Workload(again, as_source(data))
+    work = Workload.of_manifest(again, as_source(data))
     pairs = [(e, target) for e in manifest.entries for target in e.targets]
     some = range(2, 11)
-    assert len(work.asked("targeted")) == len(pairs) == 18
+    assert len(work.list_of("targeted")) == len(pairs) == 18
     problems = work.problems("targeted", some)
     assert problems.targets.tolist() == [pairs[at][1] for at in some]
     assert work.names("targeted", some) == [pairs[at][0].name for at in some]
@@ -129,7 +129,7 @@ def test_says_when_data_or_manifest_were_changed(tmp_path) -> None:
     row = data.names.index(manifest.entries[2].name)
     data.images[row, 0, 0, 0] = 1 - data.images[row, 0, 0, 0]
     with pytest.raises(DataError, match=f"image {data.names[row]} of made is not the one"):
-        Workload(manifest, as_source(data))
+        Workload.of_manifest(manifest, as_source(data))
     path = tmp_path / "pairs.json"
     manifest.write(path)
     content = json.loads(path.read_text())

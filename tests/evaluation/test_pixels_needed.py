@@ -13,10 +13,10 @@ from test_statistics import row as made_row
 import brusle
 from brusle.attacks import PGD0, BruSLe, Ensemble, Minimal, Restarts, SparseRS
 from brusle.errors import InputError
-from brusle.evaluation.statistics.rates import Rate
-from brusle.evaluation.statistics.summaries import (
+from brusle.evaluation.statistics import (
     Match,
     PixelsNeeded,
+    Rate,
     Summary,
     by_label,
     compare_matches,

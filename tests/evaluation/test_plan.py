@@ -1,11 +1,15 @@
 """Plans: the same however they are written, and refused where they are wrong."""
 
 import pytest
+from click.testing import CliRunner
+from models import integer_model, own_labels, random_images
 
 import brusle
+from brusle import defaults
 from brusle.attacks import BruSLe, Ensemble, Minimal, PixelBandit, SparseRS
+from brusle.cli.evaluate import command
 from brusle.errors import DataError, InputError
-from brusle.evaluation.running.plan import Plan
+from brusle.evaluation import Plan
 
 VICTIM = brusle.victims.wrap(lambda x: x, output="logits")
 
@@ -83,9 +87,58 @@ def test_several_seeds_on_the_same_pairs() -> None:
 def test_a_plan_does_what_its_options_do(tmp_path) -> None:
     values = {"goals": "targeted", "pixels": 8, "queries": 12, "limit": 10, "seeds": 4}
     plan = Plan.of(values)
-    run = plan.evaluate(tmp_path, batch_size=20)
+    run = brusle.evaluate(plan, out=tmp_path, batch_size=20)
     attacks = [BruSLe(8, 12), PixelBandit(8, 12)]
     same = brusle.evaluate(attacks=attacks, goal="targeted", limit=10, seed=4)
     assert list(run.rows()) == list(same.rows())
     (session,) = run.about.sessions
     assert Plan.of(session.plan) == plan
+
+
+def test_keywords_make_a_plan_of_objects(monkeypatch, tmp_path) -> None:
+    model, images = integer_model((3, 8, 8), 4), random_images(4, (3, 8, 8))
+    data, attacks = (images, own_labels(model, images)), [BruSLe(2, 6)]
+    said = {"goals": "untargeted", "limit": None}
+    plan = Plan.of({"victim": model.victim(), "data": data, "attacks": attacks, **said})
+    run = brusle.evaluate(plan)
+    same = brusle.evaluate(model.victim(), data, attacks, "untargeted")
+    assert list(run.rows()) == list(same.rows())
+    assert run.about.sessions[0].plan == same.about.sessions[0].plan
+    # made of words, so it names a folder, too; its weights and images tell it from others
+    monkeypatch.chdir(tmp_path)
+    folder = brusle.evaluate(plan, out="auto").folder
+    assert folder.parent.name == "runs" and (folder / "rows.json").is_file()
+
+
+def test_names_and_attacks_of_one_plan() -> None:
+    plan = Plan.of({"attacks": ["brusle", SparseRS(4, 9)], "pixels": [2, 3], "queries": 7})
+    assert plan.attacks_on(VICTIM)["targeted"] == [SparseRS(4, 9), BruSLe(2, 7), BruSLe(3, 7)]
+    plan = Plan.of({"attacks": {"targeted": "brusle"}, "pixels": 2, "queries": 7})
+    assert plan.attacks_on(VICTIM) == {"untargeted": [], "targeted": [BruSLe(2, 7)]}
+
+
+def test_a_plan_and_keywords_are_not_mixed() -> None:
+    for more in ({"data": "npz:a"}, {"seed": 1}, {"limit": 3}, {"attacks": BruSLe(2, 3)}):
+        with pytest.raises(InputError, match="a plan says what to evaluate"):
+            brusle.evaluate(Plan(), **more)
+
+
+@pytest.mark.parametrize("key", ["victim", "data", "attacks"])
+@pytest.mark.parametrize("value", [None, 5, 0.5, True, [1], {"a": 1}, [["a"], ["b"]]])
+def test_what_a_file_may_hold_is_no_object(key, value) -> None:
+    with pytest.raises(InputError, match=f"the plan: {key} is .*: (Input should be|choose from)"):
+        Plan.of({key: value})
+
+
+def test_the_defaults_stand_once() -> None:
+    plan = Plan()
+    assert (plan.victim, plan.data, plan.queries) == (
+        defaults.VICTIM,
+        defaults.DATA,
+        defaults.QUERIES,
+    )
+    shown = CliRunner().invoke(command, ["--help"]).output
+    for value in (defaults.VICTIM, defaults.DATA, f"default: {defaults.QUERIES}"):
+        assert str(value) in shown
+    budgets = {g: [a.pixels for a in plan.attacks_on(VICTIM)[g]] for g in plan.goals}
+    assert {g: tuple(dict.fromkeys(mine)) for g, mine in budgets.items()} == defaults.PIXELS

@@ -8,7 +8,14 @@ from pydantic import ValidationError
 import brusle
 from brusle.attacks import L0HSJA, BruSLe, SparseRS
 from brusle.errors import InputError
-from brusle.evaluation.paper.presets import OVER_SEEDS, Part, Preset, preset, presets, seeds_entry
+from brusle.evaluation.paper.presets import (
+    OVER_SEEDS,
+    Part,
+    Preset,
+    line_over_seeds,
+    preset,
+    presets,
+)
 from brusle.evaluation.paper.results import paper_results, pixels_of, tables
 
 RUNNABLE = [name for name, about in presets().items() if about.parts]
@@ -18,11 +25,11 @@ VICTIM = brusle.victims.wrap(lambda x: x, output="logits")
 
 def lines(part: Part):
     """The lines of the paper's table that the part is about."""
-    for entry in part.entries:
+    for line in part.lines:
         if len(part.seeds) == 1:
-            yield entry
+            yield line
         else:
-            yield from (seeds_entry(entry, len(part.seeds), which) for which in OVER_SEEDS)
+            yield from (line_over_seeds(line, len(part.seeds), which) for which in OVER_SEEDS)
 
 
 def test_every_table_has_a_preset() -> None:
@@ -52,12 +59,12 @@ def test_every_number_of_the_paper_has_one_place(name) -> None:
 def test_numbers_are_those_of_the_place() -> None:
     """Two tables read by hand, one of them with pixels that are no percentage."""
     mine = preset("cifar10-targeted")
-    part, (sparse_rs, ours) = mine.parts[0], mine.parts[0].entries
+    part, (sparse_rs, ours) = mine.parts[0], mine.parts[0].lines
     assert mine.paper(part, ours, pixels_of("CIFAR-10", 2.0), 500) == 90.24
     assert mine.paper(part, sparse_rs, 20, 500) == 89.21
     assert mine.paper(part, ours, 20, 450) is None and mine.paper(part, ours, 21, 500) is None
     few = preset("cifar10-one-pixel")
-    assert [few.paper(few.parts[0], few.parts[0].entries[1], n, 1000) for n in (1, 3, 5)] == [
+    assert [few.paper(few.parts[0], few.parts[0].lines[1], n, 1000) for n in (1, 3, 5)] == [
         27.9,
         69.9,
         86.4,
@@ -73,7 +80,7 @@ def test_plans_are_valid(name) -> None:
             assert len(attacks) == len(plan.attacks) * len(part.pixels)
             assert plan.seeds == part.seeds and plan.limit == part.images
             limits |= dict.fromkeys(plan.attacks, plan.queries)
-        assert limits == {e.attack: e.queries or max(part.marks) for e in part.entries}
+        assert limits == {e.attack: e.queries or max(part.marks) for e in part.lines}
 
 
 def test_what_the_text_claims_of_figures() -> None:
@@ -125,7 +132,7 @@ def test_protocol_of_figures(name, pairs, queries) -> None:
     (part,) = preset(name).parts
     assert part.images
     assert part.images * (9 if part.targets == "all" else part.targets) == pairs
-    assert {e.paper: part.limit(e, max(part.marks)) for e in part.entries} == queries
+    assert {e.paper: part.limit(e, max(part.marks)) for e in part.lines} == queries
 
 
 def test_figures_have_the_numbers_that_tables_have() -> None:
@@ -136,16 +143,16 @@ def test_figures_have_the_numbers_that_tables_have() -> None:
     ):
         mine = preset(name)
         (part,) = mine.parts
-        numbers = {e.paper: mine.paper(part, e, pixels, queries) for e in part.entries}
+        numbers = {e.paper: mine.paper(part, e, pixels, queries) for e in part.lines}
         assert {paper: number for paper, number in numbers.items() if number} == {"BruSLe": value}
     alone = preset("cifar10-bayes-opt")
     (part,) = alone.parts
-    assert [alone.paper(part, entry, 10, 250) for entry in part.entries] == [None, None]
+    assert [alone.paper(part, line, 10, 250) for line in part.lines] == [None, None]
 
 
-def test_entries_with_queries_of_their_own() -> None:
+def test_lines_with_queries_of_their_own() -> None:
     part = preset("cifar10-adapted-attacks").parts[0]
-    assert [(entry.paper, mark) for entry, mark in part.readings()] == [
+    assert [(line.paper, mark) for line, mark in part.readings()] == [
         ("SparseEvo", 2000),
         ("l0-HSJA", 20_000),
         ("PGD0", 500),

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 import brusle
-from brusle.evaluation.running.provenance import fingerprint, provenance
+from brusle.evaluation.running.provenance import provenance
 from brusle.evaluation.running.revision import git_revision
 from brusle.evaluation.storing.store import Store
+from brusle.victims.fingerprints import fingerprint
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -56,15 +57,16 @@ def test_every_session_is_written_down(tmp_path) -> None:
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(36, 3))
     labels = net(images).argmax(1)
-    for limit, plan in ((2, {"limit": 2}), (4, {"limit": 4})):
+    for limit in (2, 4):
         attacks = [brusle.attacks.BruSLe(1, 5)]
-        run = brusle.evaluate(
-            net, (images, labels), attacks, "untargeted", tmp_path, limit=limit, plan=plan
-        )
-    assert [session.plan for session in run.about.sessions] == [{"limit": 2}, {"limit": 4}]
+        run = brusle.evaluate(net, (images, labels), attacks, "untargeted", tmp_path, limit=limit)
+    plans = [session.plan for session in run.about.sessions]
+    assert [plan["limit"] for plan in plans] == [2, 4]
+    assert all((p["victim"], p["data"]) == ("Sequential", "arrays") for p in plans)
+    assert all(p["attacks"] == [repr(brusle.attacks.BruSLe(1, 5))] for p in plans)
     assert all("torch" in session.provenance for session in run.about.sessions)
     assert run.about.weights == fingerprint(brusle.victims.wrap(net, output="logits"))
-    assert run.as_dict()["plan"] == {"limit": 4} and run.as_dict()["images"] == 4
+    assert run.as_dict()["plan"] == plans[1] and run.as_dict()["images"] == 4
 
 
 def test_fingerprints_tell_weights_apart(tmp_path) -> None:

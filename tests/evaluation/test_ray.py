@@ -15,9 +15,9 @@ import torch
 import brusle
 from brusle.attacks import BruSLe
 from brusle.errors import InputError, VictimUnavailable
-from brusle.evaluation.running.engines import Recipe
-from brusle.evaluation.running.provenance import fingerprint
-from brusle.evaluation.running.ray_engine import _Order, _victim
+from brusle.evaluation.running.ray_worker import Order, open_once
+from brusle.evaluation.running.victim import VictimSpec
+from brusle.victims.fingerprints import fingerprint
 
 sys.path.insert(0, str(Path(__file__).parent))
 import survivor
@@ -200,14 +200,14 @@ def net(seed: int) -> torch.nn.Module:
 
 
 def test_workers_refuse_what_would_mix() -> None:
-    recipe = Recipe(net(0))
-    weights = fingerprint(recipe.open())
-    victim = _victim(_Order("a", recipe, weights, brusle.__version__))
-    assert _victim(_Order("a", recipe, weights, brusle.__version__)) is victim  # opened once
+    spec = VictimSpec(net(0))
+    weights = fingerprint(spec.open())
+    victim = open_once(Order("a", spec, weights, brusle.__version__))
+    assert open_once(Order("a", spec, weights, brusle.__version__)) is victim  # opened once
     with pytest.raises(InputError, match="has other weights on a worker's machine"):
-        _victim(_Order("b", Recipe(net(1)), weights, brusle.__version__))
+        open_once(Order("b", VictimSpec(net(1)), weights, brusle.__version__))
     with pytest.raises(InputError, match=r"a worker has brusle \S+, this is 9: install the same"):
-        _victim(_Order("c", recipe, weights, "9"))
+        open_once(Order("c", spec, weights, "9"))
 
 
 def test_without_ray(monkeypatch) -> None:

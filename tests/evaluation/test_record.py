@@ -15,6 +15,7 @@ from brusle.attacks.minimal import Minimal
 from brusle.evaluation.record import About, Row, Session, Setting
 from brusle.evaluation.storing.schema import TABLES
 from brusle.evaluation.storing.store import Store
+from brusle.search import Behaviour
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,14 @@ class Mine:
     rate: float = 0.5
     sizes: tuple[int, ...] = (1, 2)
     names: list[str] = field(default_factory=lambda: ["a"])
-    needs = "scores"
+    behaviour = Behaviour(needs="scores")
     label = "Mine"
 
 
 class Plain:
     """One that is no dataclass."""
 
-    pixels, queries, needs, label = 3, 10, "labels", "Plain"
+    pixels, queries, label, behaviour = 3, 10, "Plain", Behaviour(needs="labels")
 
     def __init__(self, rate: float) -> None:
         self.rate, self._hidden = rate, object()

@@ -8,15 +8,10 @@ import pytest
 import torch
 
 from brusle.errors import InputError
+from brusle.evaluation.paper.cells import Cell, interval
+from brusle.evaluation.paper.jobs import default_folder, jobs
 from brusle.evaluation.paper.presets import preset, presets
-from brusle.evaluation.paper.reproduce import (
-    Cell,
-    Reproduction,
-    default_folder,
-    interval,
-    jobs,
-    reproduce,
-)
+from brusle.evaluation.paper.reproduce import Reproduction, reproduce
 from brusle.evaluation.statistics.rates import Rate
 from brusle.evaluation.storing.store import Store
 from brusle.report.reproduction import all_blocks, blocks, claims, markdown, notes, picture
@@ -47,9 +42,9 @@ def test_every_cifar10_preset_runs(name, tmp_path) -> None:
     assert not done.left_out and not done.errors
     for outcome in done.outcomes:
         part = outcome.job.part
-        lines = 4 if len(part.seeds) > 1 else len(part.entries)
+        lines = 4 if len(part.seeds) > 1 else len(part.lines)
         assert len(outcome.cells) == lines
-        assert len(outcome.findings) == sum(30 in (c.pixels or [30]) for c in part.claims)
+        assert len(outcome.claims) == sum(30 in (c.pixels or [30]) for c in part.claims)
         assert outcome.pairs == (6 if part.goal == "targeted" else 2)
         for about, rows in stored(tmp_path / part.name):
             assert len(rows) == outcome.pairs and about.queries == 12
@@ -71,7 +66,7 @@ def test_claims_are_checked_on_the_stored_rows(tmp_path) -> None:
         (about.attack.split()[0], about.pixels): {r.problem for r in rows if r.status == "success"}
         for about, rows in stored(tmp_path / "resnet18")
     }
-    found = {(f.claim, f.pixels): f for f in outcome.findings}
+    found = {(f.claim, f.pixels): f for f in outcome.claims}
     assert list(found) == [
         ("BruSLe above SparseEvo", 10),
         ("BruSLe above SparseEvo", 40),
@@ -90,7 +85,7 @@ def test_claims_are_checked_on_the_stored_rows(tmp_path) -> None:
     table = all_blocks(outcome)[-1]
     assert table == claims(outcome)
     assert table.headers == ("the paper says", "pixels", "queries", "ours", "verdict")
-    assert [row[4] for row in table.rows] == [f.verdict for f in outcome.findings]
+    assert [row[4] for row in table.rows] == [f.verdict for f in outcome.claims]
     assert "claims of the paper's text: " in notes(outcome)[-1]
     assert picture(done, tmp_path / "figure.png")
 

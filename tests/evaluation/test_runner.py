@@ -1,5 +1,6 @@
 import csv
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from brusle.attacks import PGD0, BruSLe, Ensemble, Minimal
 from brusle.data import Dataset
 from brusle.errors import InputError
 from brusle.evaluation.running.display import progress_text
+from brusle.evaluation.running.engines import attack
 from brusle.evaluation.storing.runs import checkpoints
 from brusle.evaluation.storing.store import Store
 from brusle.session import Progress
@@ -199,3 +201,23 @@ def test_checkpoints_end_at_the_limit() -> None:
     assert checkpoints(300) == (50, 100, 200, 300)
     assert checkpoints(5) == (5,)
     assert checkpoints(500) == (50, 100, 200, 500)
+
+
+def test_rows_do_not_depend_on_how_an_engine_cuts_its_shards() -> None:
+    """An engine takes shards of any size, and hands rows to one sink; nobody is asked back."""
+    sizes: list[list[int]] = []
+
+    class Cut:
+        def __init__(self, *size: int) -> None:
+            self.size = size
+
+        def run(self, supply, sink) -> None:
+            sizes.append([])
+            for shard in supply.shards(*self.size):
+                sizes[-1].append(len(shard))
+                attack(supply.victim, shard, partial(sink.keep, shard))
+
+    runs = [small_run(None, goal="untargeted", engine=Cut(*size))[0] for size in ((7,), (9, 4))]
+    assert sizes == [[7, 7, 6], [5, 5, 5, 5]]
+    whole = list(small_run(None, goal="untargeted")[0].rows())
+    assert all(list(run.rows()) == whole for run in runs)

@@ -4,10 +4,9 @@ import random
 import pytest
 
 from brusle.errors import InputError
-from brusle.evaluation.record import Row
-from brusle.evaluation.statistics.rates import Rate
-from brusle.evaluation.statistics.summaries import (
+from brusle.evaluation.statistics import (
     Cost,
+    Rate,
     Summary,
     area_under_curve,
     by_label,
@@ -22,6 +21,7 @@ from brusle.evaluation.statistics.summaries import (
     success_grid,
     success_rate,
 )
+from brusle.evaluation.storing.store import Row
 
 
 def row(

@@ -8,7 +8,8 @@ import pytest
 import brusle
 from brusle.attacks import BruSLe, SparseRS
 from brusle.data import source
-from brusle.evaluation.storing.manifest import manifest
+from brusle.evaluation import Manifest
+from brusle.evaluation.running.pairs import drawn
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +20,9 @@ def made(tmp_path_factory) -> Path:
     sample, victim = source("sample"), brusle.load_victim("zoo:cifar10-resnet20", "cpu")
     whole = sample.take(range(len(sample)))
     wrong = (victim(whole.images).argmax(1) != whole.labels).nonzero()[:, 0].tolist()
-    pairs = manifest(sample, sorted({*sample.order()[:11], wrong[0]}), 1, 0, 10)
+    rows = sorted({*sample.order()[:11], wrong[0]})
+    entries = [e for part, _ in drawn(sample, rows, 1, 0, range(10)) for e in part]
+    pairs = Manifest("sample", None, 0, 10, 0, tuple(entries))
     brusle.evaluate(attacks=runs, out=folder, pairs=pairs, batch_size=12)
     return folder
 

@@ -23,13 +23,13 @@ import hostile
 
 import brusle
 from brusle.errors import InputError
-from brusle.evaluation.running import ray_engine
+from brusle.evaluation.running import ray_cluster
 from brusle.evaluation.storing.store import Store
 
 pytest.importorskip("ray", reason="Ray is not installed")
 pytestmark = [pytest.mark.slow, pytest.mark.ray]
 IMAGES = torch.rand(40, *hostile.SHAPE, generator=torch.Generator().manual_seed(1))
-MAIN = "from brusle.evaluation.running import ray_engine as r; r._SILENCE = 6; r._WAIT = {wait}; "
+MAIN = "from brusle.evaluation.running import ray_cluster as r; r.SILENCE = 6; r.WAIT = {wait}; "
 MAIN += "from brusle.cli import main; main()"
 
 
@@ -133,7 +133,7 @@ def test_the_documented_cluster(place, homes, tmp_path) -> None:
 
 
 def test_an_address_where_nobody_is(monkeypatch) -> None:
-    monkeypatch.setattr(ray_engine, "_WAIT", 4)
+    monkeypatch.setattr(ray_cluster, "WAIT", 4)
     arguments = (hostile.Net(), (IMAGES, hostile.NET(IMAGES).argmax(1)))
     with pytest.raises(InputError, match=r"^nobody listens at 127.0.0.1:\d+: is it the address"):
         brusle.evaluate(*arguments, engine=brusle.Ray(address=f"127.0.0.1:{free_port()}"))

@@ -16,8 +16,7 @@ from torch import nn
 import brusle
 from brusle.attacks import BruSLe
 from brusle.errors import VictimError
-from brusle.evaluation.running.provenance import fingerprint
-from brusle.victims.fingerprints import digest
+from brusle.victims.fingerprints import digest, fingerprint
 
 pytestmark = pytest.mark.slow
 

@@ -12,20 +12,21 @@ from pathlib import Path
 import pytest
 import torch
 from entry import run
+from installed import install
 from tampering import tamper
 from torch import nn
 
 import brusle
-from brusle import data, defences, victims
+from brusle import attacks, data, defences, victims
 from brusle.data import Framing, save_image
+from brusle.evaluation import Manifest, choose
 from brusle.evaluation.record import StoredTraits
 from brusle.evaluation.storing.locking import LOCK
-from brusle.evaluation.storing.manifest import Manifest, choose
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import FILE, Store
-from brusle.oracle import traits
+from brusle.victim import traits
 from brusle.victims import wrap
-from brusle.victims.registry import KINDS
+from brusle.victims.registry import REGISTRY
 
 pytestmark = pytest.mark.slow
 
@@ -44,6 +45,10 @@ def data(rest, like):
     import brusle
     return brusle.data.load("sample")
 
+def attack(pixels, queries):
+    import brusle
+    return brusle.attacks.BruSLe(pixels, queries)
+
 def make():
     return victim("", None)
 """
@@ -55,15 +60,11 @@ def trace(tmp_path, monkeypatch) -> Path:
     trace = tmp_path / "trace"
     code = PLUGIN.format(trace=str(trace))
     here, there = tmp_path / "here", tmp_path / "there"
-    info = there / "evil-1.0.dist-info"
-    info.mkdir(parents=True)
     here.mkdir()
     (here / "lying_here.py").write_text(code)
-    (there / "evil_plugin.py").write_text(code)
-    groups = {"victims": "victim", "defences": "defence", "data": "data"}
-    lines = [f"[brusle.{group}]\nevil = evil_plugin:{name}\n" for group, name in groups.items()]
-    (info / "entry_points.txt").write_text("\n".join(lines))
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
+    groups = {"victims": "victim", "defences": "defence", "data": "data", "attacks": "attack"}
+    points = {group: {"evil": name} for group, name in groups.items()}
+    install(there, "evil_plugin", code, **points)
     monkeypatch.syspath_prepend(there)
     monkeypatch.chdir(here)
     yield trace
@@ -167,19 +168,29 @@ def test_data_that_only_a_manifest_names_are_no_plugin(tmp_path, trace) -> None:
 
 def test_a_plan_says_that_it_runs_code(tmp_path, trace) -> None:
     plan = tmp_path / "plan.yaml"
-    budget = "attacks: brusle\ngoals: untargeted\npixels: 2\nqueries: 5\nlimit: 3\n"
+    budget = "attacks: [brusle, evil]\ngoals: untargeted\npixels: 2\nqueries: 5\nlimit: 3\n"
     plan.write_text(f"victim: python:lying_here:make\ndefences: 'evil:1'\ndata: 'evil:x'\n{budget}")
     answer = run("evaluate", "--config", plan, "--out", tmp_path / "out")
     assert answer.returncode == 0, answer.stderr
     lines = answer.stderr.splitlines()
     place = Path("lying_here.py").resolve()
     code = f"which runs a function of Python (found in {place})"
-    assert lines[:3] == [
+    assert lines[:4] == [
         f"{plan} names the victim python:lying_here:make, {code}",
         f"{plan} names the defence evil:1, which runs the installed plugin evil_plugin:defence",
         f"{plan} names the data evil:x, which runs the installed plugin evil_plugin:data",
+        f"{plan} names the attack evil, which runs the installed plugin evil_plugin:attack",
     ]
-    given = ("--victim", "zoo:cifar10-resnet20", "--defence", "median:3", "--data", "sample")
+    given = (
+        "--attack",
+        "brusle",
+        "--victim",
+        "zoo:cifar10-resnet20",
+        "--defence",
+        "median:3",
+        "--data",
+        "sample",
+    )
     answer = run("evaluate", "--config", plan, "--out", tmp_path / "other", *given)
     assert answer.returncode == 0 and "names the" not in answer.stderr
 
@@ -194,7 +205,8 @@ def test_a_plan_says_so_before_anything_is_run(tmp_path, trace) -> None:
 
 
 def test_every_kind_says_what_it_runs(trace) -> None:
-    assert {kind for kind, about in KINDS.items() if not about.risk} == {
+    assert {kind for kind, about in REGISTRY.kinds.items() if not about.risk} == {
+        "zoo",
         "torchvision",
         "efficientnet-lite",
         "checkpoint",
@@ -202,7 +214,8 @@ def test_every_kind_says_what_it_runs(trace) -> None:
     }
     assert victims.risk("zoo:cifar10-resnet20") == "" and data.risk("sample") == ""
     assert all(not defences.risk(name) for name in defences.DEFENCES)
-    for risk in (victims.risk, data.risk, defences.risk):
+    assert all(not attacks.risk(name) for name in attacks.ATTACKS)
+    for risk in (victims.risk, data.risk, defences.risk, attacks.risk):
         assert "evil_plugin:" in risk("evil:1")
     assert not trace.exists()
 

@@ -24,8 +24,8 @@ from brusle.data import load, source
 from brusle.data.fetch import Archive, unpack
 from brusle.data.sets import different_names
 from brusle.errors import BrusleError, DataError
+from brusle.evaluation import Manifest, choose
 from brusle.evaluation.running.plan import Plan
-from brusle.evaluation.storing.manifest import Manifest, choose
 
 pytestmark = pytest.mark.slow
 
@@ -548,7 +548,7 @@ def test_large_numbers(here, arguments, number) -> None:
 
 
 def test_a_label_of_a_billion_in_python() -> None:
-    from brusle.evaluation.running.workload import as_source
+    from brusle.data import as_source
 
     with pytest.raises(DataError, match="labels must be 0 ... 999999"):
         as_source((random_images(2, (3, 8, 8)), [0, 10**9]))

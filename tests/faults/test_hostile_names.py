@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from entry import run as command
+from installed import install
 from pages import Reader
 from PIL import Image
 
@@ -97,12 +98,8 @@ def place(tmp_path_factory) -> Iterator[Path]:
     """A folder with a run that the command line made and one that Python made."""
     folder = tmp_path_factory.mktemp("evil") / "deep" / "in"
     folder.mkdir(parents=True)
-    (folder / "brusle_evil.py").write_text(PLUGIN)
+    install(folder, "brusle_evil", PLUGIN, data={"evil": "evil"})
     (folder / "evil_victim.py").write_text(VICTIM)
-    info = folder / "brusle_evil-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: brusle-evil\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[brusle.data]\nevil = brusle_evil:evil\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.syspath_prepend(str(folder))

@@ -23,8 +23,8 @@ from brusle.calls import call
 from brusle.data import save_image
 from brusle.errors import InputError, VictimError, VictimUnavailable
 from brusle.evaluation import check, choose
-from brusle.evaluation.running.provenance import fingerprint
 from brusle.victims import load_victim, timed, wrap
+from brusle.victims.fingerprints import fingerprint
 
 pytestmark = pytest.mark.slow
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from models import integer_model, own_labels, random_images
 
 from brusle.attacks import Ensemble, Minimal, Restarts, make
-from brusle.attacks.base import AnyAttack
 from brusle.attacks.standard import standard
 from brusle.errors import BrusleError, InputError
+from brusle.search import Attack
 from brusle.victims import wrap
 
 SPECS = (
@@ -59,7 +59,7 @@ class Example:
     def victim(self, model):
         return wrap(model, output="logits", randomised=self.eot > 1, differentiable=True)
 
-    def attack(self, victim) -> AnyAttack:
+    def attack(self, victim) -> Attack:
         each = self.queries // self.times
         if self.wrapper == "standard":
             return standard(victim, self.pixels, self.queries)

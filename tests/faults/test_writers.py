@@ -12,11 +12,11 @@ import pytest
 from entry import run as command
 from models import integer_model, own_labels, random_images
 from PIL import Image
+from train import Recipe, Trainer
 
 import brusle
 from brusle.attacks import BruSLe, SparseRS
 from brusle.errors import DataError
-from brusle.zoo.train import Recipe, Trainer
 
 pytestmark = pytest.mark.slow
 

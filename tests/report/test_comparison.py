@@ -2,16 +2,18 @@ import pytest
 from stores import make_run, minimal, needing, row, rows_of, setting
 
 from brusle.errors import InputError
-from brusle.evaluation.statistics.summaries import compare
-from brusle.report.comparison import across, compare_runs, match, within
-from brusle.report.tables import estimate
+from brusle.evaluation.statistics import compare
+from brusle.evaluation.storing.store import Record
+from brusle.report.comparison import across, compare_runs, within
+from brusle.report.matching import match
+from brusle.report.wording import estimate
 
 BASE = rows_of([10] * 10, 10)  # 10 of 20, mean (10 * 10 + 10 * 100) / 20 = 55
 OTHER = rows_of([10] * 10 + [60] * 6, 4)  # 16 of 20, mean (100 + 360 + 400) / 20 = 43
 
 
 def record(attack="BruSLe", number=1, **more):
-    return setting(attack, number=number, problems=1, **more)
+    return Record(number, **setting(attack, **more), problems=1)
 
 
 def test_a_line_has_the_numbers_that_can_be_counted(tmp_path) -> None:
@@ -226,7 +228,7 @@ def test_all_seeds_are_pooled_with_mean_and_spread(tmp_path) -> None:
 
 def test_seeds_narrow_no_interval_by_being_counted_as_images(tmp_path) -> None:
     parts = [(setting(), BASE), (setting("SparseRS"), OTHER)]
-    again = [(made.model_copy(update={"seed": 1}), rows) for made, rows in parts]
+    again = [(dict(made) | {"seed": 1}, rows) for made, rows in parts]
     (one,) = compare_runs([make_run(tmp_path / "a", parts)])[0].lines
     (two,) = compare_runs([make_run(tmp_path / "b", parts + again)])[0].lines
     assert one.found is not None and two.found is not None

@@ -15,27 +15,27 @@ from tampering import tamper
 
 from brusle.data import Dataset
 from brusle.errors import InputError
-from brusle.evaluation.statistics.rates import Rate
-from brusle.evaluation.statistics.summaries import Estimate
+from brusle.evaluation.statistics import Estimate, Rate
 from brusle.evaluation.storing.manifest import image_hash
 from brusle.evaluation.storing.rows import pack_edits
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import Store
 from brusle.problems import Problems
-from brusle.report.charts import Series, forest, histogram, step_chart, ticks
+from brusle.report.charts import curves_svg, forest, histogram, ticks
 from brusle.report.comparison import compare_runs
 from brusle.report.comparison_page import comparison_page
-from brusle.report.content import gather, in_words, listed, rounded
-from brusle.report.curves import Point
-from brusle.report.markdown import comparison_markdown, markdown
+from brusle.report.content import gather
+from brusle.report.curves import Chart, Curve, Point
+from brusle.report.markdown import comparison_markdown, report_markdown
 from brusle.report.markup import Html, join, tag
-from brusle.report.page import page
+from brusle.report.page import report_page
+from brusle.report.wording import in_words, listed, rounded
 
 EVIL = "\"><script>alert(1)</script><img src=x onerror=alert(2)>|'&amp;"
 
 
 def read(run: Run, writing: bool = False) -> Reader:
-    return Reader(page(gather(run, writing), run))
+    return Reader(report_page(gather(run, writing), run))
 
 
 # untargeted: 20 images, of which 2 skipped and 1 error; 9 successes, 7 failures, 1 unverified
@@ -143,7 +143,7 @@ def test_limits_are_told_apart(tmp_path) -> None:
     parts = [(setting(), rows_of([10], 3)), (setting(queries=500), rows_of([10, 400], 2, 500))]
     run = make_run(tmp_path, parts)
     titles = ["BruSLe untargeted, 5 px, 100 queries", "BruSLe untargeted, 5 px, 500 queries"]
-    assert [group.title for group in gather(run).groups] == titles
+    assert [report.family.title for report in gather(run).families] == titles
     short, long = read(run).table("pixels")
     assert (short["pixels"], short["100"], short["500"]) == (
         "5 px, 100 queries",
@@ -202,7 +202,7 @@ def test_unfinished_and_written_runs_say_so(tmp_path) -> None:
     assert "The run is unfinished: 20 of 40 attacks are stored, and 1 of 2 settings" in text
     assert "20 / 20 of 40" in text
     assert "A run is writing at this moment" in read(run, writing=True).text
-    assert "**Unfinished.** The run is unfinished" in markdown(gather(run))
+    assert "**Unfinished.** The run is unfinished" in report_markdown(gather(run))
 
 
 def test_a_setting_without_rows_does_no_harm(tmp_path) -> None:
@@ -210,7 +210,7 @@ def test_a_setting_without_rows_does_no_harm(tmp_path) -> None:
     content = gather(run)
     json.dumps(content.as_dict(), allow_nan=False)
     assert "0 of 10 attacks are stored" in read(run).text
-    assert "none of 0 images" in markdown(content)
+    assert "none of 0 images" in report_markdown(content)
 
 
 def test_a_store_without_settings_is_refused(tmp_path) -> None:
@@ -310,7 +310,7 @@ def test_evil_names_do_no_harm_in_pictures(tmp_path) -> None:
 
 
 def test_markdown_keeps_names_as_they_are(tmp_path) -> None:
-    text = markdown(gather(evil_run(tmp_path / "run")))
+    text = report_markdown(gather(evil_run(tmp_path / "run")))
     assert "<script" not in text.replace("\\<", "")
     tables = [block for block in text.split("\n\n") if block.startswith("|")]
     assert len(tables) == 2  # summary and errors; a pipe in a name opens no column
@@ -320,7 +320,7 @@ def test_markdown_keeps_names_as_they_are(tmp_path) -> None:
 
 def test_the_page_is_self_contained_and_accessible(tmp_path) -> None:
     run, _ = pictured(tmp_path)
-    text = page(gather(run), run)
+    text = report_page(gather(run), run)
     assert "http:" not in text and "https:" not in text and "url(" not in text
     assert "default-src &#x27;none&#x27;" in text and "prefers-color-scheme: dark" in text
     found = Reader(text)
@@ -362,10 +362,10 @@ def test_histogram_heights() -> None:
 
 def test_a_curve_goes_from_left_to_right_through_its_steps() -> None:
     steps = [Point(0, 0, 0, 0.5), Point(50, 0.5, 0.2, 0.8), Point(100, 0.5, 0.2, 0.8)]
-    chart = step_chart([Series("x", steps, 0)], True, "Success", ("queries", "fooled, %"))
+    chart = curves_svg(Chart("untargeted", False, (Curve("x", steps),)))
     drawn = Reader(chart).found
-    assert "Success. x 50 % at 100" in chart
-    band, line = (a for name, a in drawn if name == "path")
+    assert "Success rate over queries. x 50 % at 100" in chart
+    band, line = (a for name, a in drawn if name == "path" and a["class"] != "rule")
     points = [tuple(map(float, p.split())) for p in line["d"][1:].split("L")]
     (x0, y0), (x1, y1), (x2, y2), (x3, y3) = points
     assert x1 == x2 == (x0 + x3) / 2 and y0 == y1 and y2 == y3 == 12 + (y0 - 12) / 2
@@ -426,7 +426,7 @@ def test_a_run_with_both_kinds_shows_both(tmp_path) -> None:
     assert [line["attack"] for line in found.table("area under curve")] == ["BruSLe"]
     assert [line["attack"] for line in found.table("a quarter needs")] == ["minimal BruSLe"]
     assert "Success over queries" in found.text and "Pixels needed" in found.text
-    text = markdown(gather(run))
+    text = report_markdown(gather(run))
     assert "## Summary" in text and "## Pixels needed" in text
     assert "## Robust accuracy by pixels" in text and "## Pixels needed by class" in text
     told = gather(run).as_dict()

@@ -64,6 +64,14 @@ def randomise(module: nn.Module, seed: int = 0) -> nn.Module:
     return module.eval()
 
 
+@pytest.fixture
+def small_vit(torchvision: ModuleType) -> nn.Module:
+    """A transformer with the layers of ViT-B/16, for 32 x 32 images."""
+    sizes = {"image_size": 32, "patch_size": 16, "num_layers": 2, "num_heads": 2}
+    net = torchvision.models.VisionTransformer(**sizes, hidden_dim=16, mlp_dim=64, num_classes=5)
+    return randomise(net)
+
+
 class SmallNet(nn.Module):
     """Five classes, 3 x 12 x 10 images."""
 

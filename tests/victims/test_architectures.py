@@ -1,6 +1,8 @@
 """The nets for checkpoints against the code bases whose names they use."""
 
+import sys
 from itertools import pairwise
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -10,7 +12,9 @@ from torch import Tensor, nn
 
 import brusle
 from brusle import zoo
-from brusle.victims.architectures import ARCHITECTURES, CifarResNet18, ResNet9, VisionTransformer
+from brusle.errors import VictimError
+from brusle.victims.architectures import ARCHITECTURES, CifarResNet18, ResNet9
+from brusle.victims.options import IMAGENET
 from brusle.victims.wrappers import normalised
 from brusle.zoo.resnet import CIFAR10_MEAN, CIFAR10_STD
 from brusle.zoo.vit import Block
@@ -32,46 +36,42 @@ def parameters(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def settings(module: nn.Module) -> dict[str, object]:
-    """What no shape shows: strides, padding, the eps of norms, the number of heads."""
-    found: dict[str, object] = {}
-    for name, layer in module.named_modules():
-        if isinstance(layer, nn.MultiheadAttention):
-            found[name] = (layer.num_heads, layer.batch_first)
-        elif isinstance(layer, nn.Conv2d | nn.BatchNorm2d | nn.LayerNorm | nn.Linear | nn.GELU):
-            found[name] = layer.extra_repr()
-    return found
-
-
 @pytest.mark.parametrize(
     ("arch", "name"),
     [("resnet50", "resnet50"), ("resnet50-sin", "resnet50"), ("vit-b-16", "vit_b_16")],
 )
-def test_names_and_shapes_are_torchvisions(torchvision: ModuleType, arch: str, name: str) -> None:
+def test_nets_of_imagenet_are_torchvisions(torchvision: ModuleType, arch: str, name: str) -> None:
     with torch.device("meta"):
-        ours = ARCHITECTURES[arch].build(1000)
-        theirs = torchvision.models.get_model(name)
-    assert shapes(ours) == shapes(theirs)
-    assert settings(ours) == settings(theirs)
-    assert ARCHITECTURES[arch].head in shapes(ours)
+        ours, theirs = ARCHITECTURES[arch].build(1000), torchvision.models.get_model(name)
+    assert type(ours) is type(theirs) and shapes(ours) == shapes(theirs)
+    assert shapes(ours)[ARCHITECTURES[arch].head][0] == 1000
 
 
-def test_resnet50_answers_as_torchvisions(torchvision: ModuleType) -> None:
+def test_a_checkpoint_of_torchvisions_layout(torchvision: ModuleType, tmp_path: Path) -> None:
     theirs = randomise(torchvision.models.resnet50(num_classes=7))
-    ours = ARCHITECTURES["resnet50"].build(7).eval()
-    ours.load_state_dict(theirs.state_dict())
-    assert_same_answers(ours, theirs, 64)
+    state = {f"module.model.{name}": tensor for name, tensor in theirs.state_dict().items()}
+    torch.save({"state_dict": state | {"module.other": torch.zeros(1)}}, tmp_path / "net.pt")
+    options = "arch=resnet50&prefix=module.model.&size=64"
+    victim = brusle.load_victim(f"checkpoint:{tmp_path}/net.pt?{options}", "cpu")
+    images = torch.rand(2, 3, 64, 64)
+    with torch.no_grad():
+        expected = normalised(theirs, IMAGENET.mean, IMAGENET.std)(images)
+    assert expected.std() > 1e-3
+    assert torch.allclose(victim(images), expected, rtol=1e-3, atol=1e-3)
 
 
-def test_vit_answers_as_torchvisions(torchvision: ModuleType) -> None:
-    sizes = {"image_size": 64, "patch_size": 16, "num_layers": 3, "num_heads": 4}
-    theirs = torchvision.models.VisionTransformer(
-        **sizes, hidden_dim=32, mlp_dim=128, num_classes=7
+@pytest.mark.parametrize(("arch", "net"), [("resnet50", "resnet50"), ("vit-b-16", "vit_b_16")])
+def test_without_torchvision_the_extra_is_named(monkeypatch, tmp_path, arch, net) -> None:
+    torch.save({"fc.weight": torch.zeros(2, 2)}, tmp_path / "net.pt")
+    for name in [n for n in sys.modules if n.partition(".")[0] == "torchvision"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    with pytest.raises(VictimError) as error:
+        brusle.load_victim(f"checkpoint:{tmp_path}/net.pt?arch={arch}", "cpu")
+    assert str(error.value) == (
+        f'torchvision\'s {net} needs the package torchvision: pip install "brusle[torchvision]"'
     )
-    randomise(theirs)
-    ours = VisionTransformer(7, size=64, patch=16, width=32, depth=3, heads=4).eval()
-    ours.load_state_dict(theirs.state_dict())
-    assert_same_answers(ours, theirs, 64)
+    ARCHITECTURES["resnet18-cifar"].build(10)  # which is brusle's own
 
 
 def test_cifar_resnet18_is_torchvisions_with_another_stem(torchvision: ModuleType) -> None:
@@ -95,40 +95,6 @@ def test_resnet50_answers_as_timms(timm: ModuleType) -> None:
     theirs = randomise(timm.create_model("resnet50", num_classes=7))
     ours = ARCHITECTURES["resnet50"].build(7).eval()
     ours.load_state_dict(theirs.state_dict())
-    assert_same_answers(ours, theirs, 64)
-
-
-TIMM_VIT = {
-    "cls_token": "class_token",
-    "pos_embed": "encoder.pos_embedding",
-    "patch_embed.proj": "conv_proj",
-    "norm": "encoder.ln",
-    "head": "heads.head",
-    "norm1": "ln_1",
-    "attn.qkv.weight": "self_attention.in_proj_weight",
-    "attn.qkv.bias": "self_attention.in_proj_bias",
-    "attn.proj": "self_attention.out_proj",
-    "norm2": "ln_2",
-    "mlp.fc1": "mlp.0",
-    "mlp.fc2": "mlp.3",
-}
-
-
-def from_timm(name: str) -> str:
-    """torchvision's name of a weight of timm's ViT."""
-    if name.startswith("blocks."):
-        _, number, rest = name.split(".", 2)
-        return f"encoder.layers.encoder_layer_{number}.{from_timm(rest)}"
-    known = next(old for old in TIMM_VIT if name == old or name.startswith(f"{old}."))
-    return TIMM_VIT[known] + name.removeprefix(known)
-
-
-def test_vit_answers_as_timms(timm: ModuleType) -> None:
-    sizes = {"img_size": 64, "patch_size": 16, "depth": 3, "num_heads": 4}
-    net = timm.models.vision_transformer.VisionTransformer
-    theirs = randomise(net(**sizes, embed_dim=32, num_classes=7))
-    ours = VisionTransformer(7, size=64, patch=16, width=32, depth=3, heads=4).eval()
-    ours.load_state_dict({from_timm(name): w for name, w in theirs.state_dict().items()})
     assert_same_answers(ours, theirs, 64)
 
 
@@ -296,7 +262,7 @@ PARAMETERS = {
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_parameters_as_published(arch) -> None:
+def test_parameters_as_published(torchvision: ModuleType, arch) -> None:
     with torch.device("meta"):
         net = ARCHITECTURES[arch].build(1000 if ARCHITECTURES[arch].size == 224 else 10)
     assert parameters(net) == PARAMETERS[arch]

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 import brusle
 from brusle import zoo
 from brusle.errors import BrusleError, InputError, VictimError
-from brusle.victims.architectures import CifarResNet18, VisionTransformer
+from brusle.victims.architectures import ARCHITECTURES, CifarResNet18
 from brusle.victims.batches import in_fixed_batches
 from brusle.victims.weights import load_weights, match_names, read_weights
 
@@ -135,14 +135,12 @@ def test_counters_may_be_missing_and_prefixes_stay_where_they_belong(resnet20, s
     assert set(match_names(inner, inner.state_dict())) == {"model.weight", "model.bias"}
 
 
-def test_older_names_of_the_transformers_layers() -> None:
-    net = VisionTransformer(3, size=32, patch=16, width=16, depth=2, heads=2)
+def test_older_names_of_the_transformers_layers(small_vit) -> None:
+    net = small_vit
     old = {
         name.replace("mlp.0.", "mlp.linear_1.").replace("mlp.3.", "mlp.linear_2."): tensor
         for name, tensor in net.state_dict().items()
     }
-    from brusle.victims.architectures import ARCHITECTURES
-
     assert old.keys() != net.state_dict().keys()
     found = match_names(net, nested(old, "module."), ARCHITECTURES["vit-b-16"].rename)
     assert found.keys() == net.state_dict().keys()

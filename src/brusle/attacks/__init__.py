@@ -1,11 +1,12 @@
 """The attacks. One file, one paper, one class; and what combines them."""
 
+from brusle.attacks.base import SparseAttack
 from brusle.attacks.bayes_opt import BayesOpt
 from brusle.attacks.brusle import BruSLe
 from brusle.attacks.combined import Ensemble, Restarts
 from brusle.attacks.l0_hsja import L0HSJA
 from brusle.attacks.minimal import Minimal, minimise
-from brusle.attacks.names import ATTACKS, make
+from brusle.attacks.names import ATTACKS, known_attacks, make, risk
 from brusle.attacks.one_pixel import OnePixel
 from brusle.attacks.pgd0 import PGD0
 from brusle.attacks.pixel_bandit import PixelBandit
@@ -28,9 +29,12 @@ __all__ = [
     "Pointwise",
     "Restarts",
     "SigmaZero",
+    "SparseAttack",
     "SparseEvo",
     "SparseRS",
+    "known_attacks",
     "make",
     "minimise",
+    "risk",
     "standard",
 ]

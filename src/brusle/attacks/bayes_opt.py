@@ -31,26 +31,22 @@ import copy
 import importlib.util
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
 from brusle import rng
-from brusle.attacks.base import (
-    LOSS_OPTIONS,
-    LossOption,
-    SparseAttack,
-    choose_loss,
-    require_choice,
-    require_integer,
-)
+from brusle.attacks.base import SparseAttack
+from brusle.attacks.options import Count
 from brusle.errors import InputError
-from brusle.goals import Loss
-from brusle.problems import Edits, Problems, to_levels
-from brusle.rows import Rows
+from brusle.problems import Candidates, Edits, Problems, to_levels
+from brusle.rng import Purpose
+from brusle.rows import Rows, Shared
+from brusle.scores import Loss, LossOption, Meaning
 from brusle.search import Feedback, Search
 
-_START, _COLOUR, _SEARCH = range(3)  # tags of the random draws of one step
 _ROUNDS = 4  # of the local search: one around the best candidate, the others around the last best
 
 # the trust region of the authors' code: radius in positions, side of the box of colours
@@ -77,26 +73,17 @@ class BayesOpt(SparseAttack):
         loss: ``"auto"`` is cross-entropy if targeted and the margin of softmax scores if not.
     """
 
-    queries: int = 250
-    initial: int = 20
-    candidates: int = 400
-    refit: int = 20
-    failures: int = 10
-    places: int = 1024
+    queries: Count = 250
+    initial: Count = 20
+    candidates: Annotated[int, Ge(_ROUNDS)] = 400
+    refit: Count = 20
+    failures: Count = 10
+    places: Count = 1024
     loss: LossOption = "auto"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_integer("initial", self.initial, least=1)
-        require_integer("candidates", self.candidates, least=_ROUNDS)
-        require_integer("refit", self.refit, least=1)
-        require_integer("failures", self.failures, least=1)
-        require_integer("places", self.places, least=1)
-        require_choice("loss", self.loss, LOSS_OPTIONS)
-
-    def loss_for(self, targeted: bool) -> Loss:
-        """The loss that the model predicts."""
-        return choose_loss(self.loss, targeted)
+    def loss_for(self, targeted: bool, meaning: Meaning) -> Loss:
+        """The BruSLe paper's: cross-entropy if targeted, else the margin of softmax scores."""
+        return meaning.loss(self.loss, "ce" if targeted else "margin")
 
     def check(self, problems: Problems) -> None:
         """Raise if BoTorch is missing."""
@@ -113,16 +100,14 @@ class BayesOpt(SparseAttack):
         device = problems.images.device
         return _BayesOptSearch(
             settings=self,
-            grid=[grid(h, w, k, self.places).to(device)],
+            grid=Shared(grid(h, w, k, self.places).to(device)),
             stream=rng.streams(seed, problems.ids, restart),
-            asked=torch.zeros_like(problems.labels),
             born=torch.zeros_like(problems.labels),
             index=torch.zeros(n, self.queries, k, dtype=torch.int64, device=device),
             colour=torch.zeros(n, self.queries, k, c, device=device),
             loss=torch.zeros(n, self.queries, dtype=torch.float64, device=device),
             region=Region.first(n, k, device),
             scales=first_scales().to(device).repeat(n, 1),
-            given=torch.zeros(n, dtype=torch.bool, device=device),
         )
 
 
@@ -170,89 +155,85 @@ class _BayesOptSearch(Search):
     """All that was asked and learned, and the trust region."""
 
     settings: BayesOpt
-    grid: list[Tensor]  # not per problem, hence in a list: the places of new positions
+    grid: Shared  # the places of new positions
     stream: Tensor
-    asked: Tensor  # (n,) queries so far
     born: Tensor  # (n,) queries before the present trust region
     index: Tensor  # (n, queries, pixels): positions asked
     colour: Tensor  # (n, queries, pixels, c): their colours
     loss: Tensor  # (n, queries)
     region: Region
     scales: Tensor  # (n, 3): logarithms of the model's parameters, see `Model`
-    given: Tensor  # (n,) bool: the first candidate was given (`resume_from`)
 
-    def ask(self) -> Edits:
-        """Random edits at first, then those that the model expects most of."""
-        rows = torch.arange(len(self.asked), device=self.asked.device)
-        initial = self.initial()
-        fresh = initial & ~self.given
-        if bool(fresh.any()):
-            some = rows[fresh]
-            index, colour = self._random_edits(some)
-            self.index[some, self.asked[some]] = index
-            self.colour[some, self.asked[some]] = colour
-        if not bool(initial.all()):
-            some = rows[~initial]
-            for row in some.tolist():
-                self._advise(row)
-        return Edits(self.index[rows, self.asked], self.colour[rows, self.asked])
-
-    def initial(self) -> Tensor:
+    def initial(self, step: Tensor) -> Tensor:
         """``(n,)``: the first candidates of a trust region are random."""
-        return self.asked - self.born < self.settings.initial
+        return step - self.born < self.settings.initial
 
-    def tell(self, feedback: Feedback) -> None:
+    def ask(self, step: Tensor) -> Edits:
+        """Random edits at first, then those that the model expects most of."""
+        rows = torch.arange(len(step), device=step.device)
+        initial = self.initial(step)
+        if bool(initial.any()):
+            new = rows[initial]
+            index, colour = self._random_edits(new, step[new])
+            self.index[new, step[new]] = index
+            self.colour[new, step[new]] = colour
+        for row in rows[~initial].tolist():
+            self._advise(row, int(step[row]))
+        return Edits(self.index[rows, step], self.colour[rows, step])
+
+    def tell(self, step: Tensor, feedback: Feedback) -> None:
         """Take the loss down, and adapt the trust region."""
-        rows = torch.arange(len(self.asked), device=self.asked.device)
-        step = torch.arange(self.loss.shape[1], device=self.asked.device)
-        mine = (step >= self.born[:, None]) & (step < self.asked[:, None])
+        rows = torch.arange(len(step), device=step.device)
+        past = torch.arange(self.loss.shape[1], device=step.device)
+        mine = (past >= self.born[:, None]) & (past < step[:, None])
         best = self.loss.masked_fill(~mine, torch.inf).amin(1)
         better = feedback.loss <= best - GAIN * best.abs()
-        searching = ~self.initial()
+        searching = ~self.initial(step)
         adapted = copy.copy(self.region)
         collapsed = adapted.update(better, self.settings.failures, self.settings.pixels)
         self.region = adapted.where(searching, self.region)
-        self.loss[rows, self.asked] = feedback.loss
-        self.asked = self.asked + 1
-        self.given = torch.zeros_like(self.given)
+        self.loss[rows, step] = feedback.loss
         again = rows[searching & collapsed]
         if len(again):
-            self.born[again] = self.asked[again]
-            self.region.put(again, Region.first(len(again), self.settings.pixels, again.device))
+            self.born[again] = step[again] + 1
+            first = Region.first(len(again), self.settings.pixels, again.device)
+            self.region.replace(again, first)
 
-    def resume_from(self, edits: Edits) -> None:
+    def resume(self, edits: Edits) -> Candidates:
         """Take the edits as the first candidate."""
         self.index[:, 0] = edits.index
         self.colour[:, 0] = edits.colour
-        self.given = torch.ones_like(self.given)
+        return edits
 
-    def _random_edits(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _random_edits(self, rows: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
         """Places of the grid in uniform colours."""
         n, k, c = len(rows), self.settings.pixels, self.colour.shape[3]
-        stream, step = self.stream[rows], self.asked[rows]
-        place = rng.winners(rng.bits(stream, step, _START, len(self.grid[0])), k)
-        u = rng.uniform(rng.bits(stream, step, _COLOUR, k * c))
-        return self.grid[0][place], to_levels(u.view(n, k, c))
+        stream = self.stream[rows]
+        numbers = rng.bits(stream, step, Purpose.BAYES_OPT_START, len(self.grid.values))
+        place = rng.winners(numbers, k)
+        u = rng.uniform(rng.bits(stream, step, Purpose.BAYES_OPT_COLOUR, k * c))
+        return self.grid.values[place], to_levels(u.view(n, k, c))
 
-    def _advise(self, row: int) -> None:
+    def _advise(self, row: int, step: int) -> None:
         """Write the candidate that the model prefers into the history of one problem."""
-        born, asked = int(self.born[row]), int(self.asked[row])
+        born = int(self.born[row])
         # copies: the last bits of matrix products may depend on where in memory a matrix begins
-        index = self.index[row, born:asked].clone().cpu()
-        colour = self.colour[row, born:asked].double().cpu()
-        loss = self.loss[row, born:asked].cpu()
-        fit = (asked - born) % self.settings.refit == 0
+        index = self.index[row, born:step].clone().cpu()
+        colour = self.colour[row, born:step].double().cpu()
+        loss = self.loss[row, born:step].cpu()
+        fit = (step - born) % self.settings.refit == 0
         model = Model(index, colour, quantiles(loss), self.scales[row].clone().cpu(), fit)
         self.scales[row] = model.scales
         at = int(loss.argmin())
         radius, side = int(self.region.radius[row]), float(self.region.side[row])
-        region = Neighbourhood(index[at], colour[at], radius, side, self.grid[0].cpu())
+        region = Neighbourhood(index[at], colour[at], radius, side, self.grid.values.cpu())
         share, k = self.settings.candidates // _ROUNDS, colour[0].numel() + 2 * index.shape[1]
-        stream, step = self.stream[row : row + 1], self.asked[row : row + 1]
-        u = rng.uniform(rng.bits(stream, step, _SEARCH, _ROUNDS * share * (1 + k)))
+        count = _ROUNDS * share * (1 + k)
+        stream = self.stream[row : row + 1]
+        u = rng.uniform(rng.bits(stream, step, Purpose.BAYES_OPT_SEARCH, count))
         found, paint = maximise(model, at, region, u.cpu().view(_ROUNDS, share, 1 + k))
-        self.index[row, asked] = found
-        self.colour[row, asked] = paint.float()
+        self.index[row, step] = found
+        self.colour[row, step] = paint.float()
 
 
 class Model:

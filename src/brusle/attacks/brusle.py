@@ -24,32 +24,28 @@ Where the paper and its authors' code disagree:
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from annotated_types import Ge, Gt
 from torch import Tensor
 
 from brusle import rng
 from brusle.attacks import palettes, schedules
-from brusle.attacks.base import (
-    LOSS_OPTIONS,
-    LossOption,
-    SparseAttack,
-    choose_loss,
-    require_choice,
-    require_integer,
-)
-from brusle.attacks.palettes import PALETTES, Palette
-from brusle.attacks.schedules import SCHEDULES, Schedule
+from brusle.attacks.base import SparseAttack
+from brusle.attacks.drawing import draw_in_turn
+from brusle.attacks.options import Because, Count, Share
+from brusle.attacks.palettes import Palette, SyntheticImage
+from brusle.attacks.schedules import Schedule
 from brusle.errors import InputError
-from brusle.goals import Loss
-from brusle.problems import Edits, Problems
-from brusle.search import Feedback, Search
+from brusle.problems import Candidates, Edits, Problems
+from brusle.rng import Purpose
+from brusle.rows import Shared
+from brusle.scores import Loss, LossOption, Meaning
+from brusle.search import Behaviour, Feedback, Search
 
 Variant = Literal["paper", "reference"]
-_MOVE, _START, _COLOUR = range(3)  # tags of the random draws of one step
 
 
 @dataclass(frozen=True)
@@ -76,54 +72,40 @@ class BruSLe(SparseAttack):
     """
 
     palette: Palette = "binary"
-    colours: int = 1
+    colours: Count = 1
     dissimilarity: bool = True
     schedule: Schedule = "power-step"
-    lambda_0: float | None = None
-    m1: float = 0.24
-    m2: float = 0.997
-    alpha_prior: float = 1.0
-    z: float = 0.01
-    initial: int = 10
+    lambda_0: Share | None = None
+    m1: Annotated[float, Ge(0)] = 0.24
+    m2: Share = 0.997
+    alpha_prior: Annotated[float, Ge(1), Because("below 1, weights turn negative")] = 1.0
+    z: Annotated[float, Gt(0), Because("it must be above 0, or unseen pixels have no weight")] = (
+        0.01
+    )
+    initial: Count = 10
     loss: LossOption = "auto"
     variant: Variant = "paper"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_integer("initial", self.initial, least=1)
-        require_integer("colours", self.colours, least=1)
-        require_choice("palette", self.palette, PALETTES)
-        require_choice("schedule", self.schedule, SCHEDULES)
-        require_choice("loss", self.loss, LOSS_OPTIONS)
-        require_choice("variant", self.variant, ("paper", "reference"))
-        if self.lambda_0 is not None and not 0 < self.lambda_0 <= 1:
-            raise InputError(f"lambda_0 is {self.lambda_0}: it must be above 0 and at most 1")
-        if self.alpha_prior < 1:
-            raise InputError(f"alpha_prior is {self.alpha_prior}: below 1, weights turn negative")
-        if not self.z > 0:
-            raise InputError(f"z is {self.z}: it must be above 0, or unseen pixels have no weight")
-        if not (self.m1 >= 0 and 0 < self.m2 <= 1):
-            raise InputError(f"m1 is {self.m1} and m2 {self.m2}: it takes m1 >= 0 and 0 < m2 <= 1")
         if self.palette == "image" and self.colours != 1:
             raise InputError("palette 'image' has one colour per pixel: leave colours at 1")
 
     @property
-    def returns_last(self) -> bool:
-        """The authors' code returns its last candidate after a failure."""
-        return self.variant == "reference"
-
-    @property
-    def checks_initial(self) -> bool:
-        """The authors' code does not look at the label during initialisation."""
-        return self.variant == "paper"
+    def behaviour(self) -> Behaviour:
+        """The authors' code looks at no label at first, and returns its last candidate."""
+        reference = self.variant == "reference"
+        return Behaviour(
+            returns_last=reference, checks_initial=not reference, resumes_at=self.initial - 1
+        )
 
     def wants_start(self, targeted: bool) -> bool:
         """The colours may come from a starting image."""
         return self.palette == "image"
 
-    def loss_for(self, targeted: bool) -> Loss:
-        """The loss that the search follows."""
-        return choose_loss(self.loss, targeted)
+    def loss_for(self, targeted: bool, meaning: Meaning) -> Loss:
+        """The paper's: cross-entropy if targeted, else the margin of softmax scores."""
+        return meaning.loss(self.loss, "ce" if targeted else "margin")
 
     def check(self, problems: Problems) -> None:
         """Raise if the options do not fit the images."""
@@ -143,112 +125,119 @@ class BruSLe(SparseAttack):
         return 0.15 if pixels <= 128 * 128 else 0.05
 
     def start(self, problems: Problems, seed: int, restart: int) -> Search:
-        """Draw x' and M, and forget everything else."""
+        """Draw x' and M; nothing else is known yet."""
         n, (_, h, w) = len(problems), problems.shape
         stream = rng.streams(seed, problems.ids, restart)
         fixed = rng.streams(0, torch.zeros_like(problems.ids))
         paint = stream if self.variant == "paper" else fixed
-        colour = palettes.draw(self.palette, problems, paint, self.colours)
-        lambda_0 = self.changing_rate_0(problems.targets is not None, h * w)
-        args = (self.queries, self.pixels, lambda_0, self.m1, self.m2, self.initial)
-        moves = torch.tensor(schedules.removals(self.schedule, *args), device=stream.device)
-        original = problems.flat_images.repeat_interleave(self.colours, 1)
-        m = (original - colour).abs().mean(2)  # equation 11
+        synthetic = palettes.draw(self.palette, problems, paint, self.colours)
+        m = synthetic.dissimilarity(problems)
         if not self.dissimilarity:
             m = torch.ones_like(m)  # every pixel is equally dissimilar
+        lambda_0 = self.changing_rate_0(problems.targets is not None, h * w)
+        options = (self.queries, self.pixels, lambda_0, self.m1, self.m2, self.initial)
+        moves = torch.tensor(schedules.removals(self.schedule, *options), device=stream.device)
         return _BruSLeSearch(
             settings=self,
-            moves=[moves.clamp_max(h * w - self.pixels)],
+            moves=Shared(moves.clamp_max(h * w - self.pixels)),
             stream=stream,
-            asked=torch.zeros_like(problems.labels),
-            colour=colour,
+            synthetic=synthetic,
             m=m,
-            useful=(m > 0).view(n, h * w, self.colours).any(2).sum(1),
+            useful=_dissimilar(m, self.colours).sum(1),
             a=torch.zeros_like(m),
             n=torch.zeros_like(m),
             theta=torch.full_like(m, self.alpha_prior),
             weight=self.alpha_prior * m,
-            mask=torch.arange(self.pixels, device=m.device).repeat(n, 1) * self.colours,
+            u=torch.arange(self.pixels, device=m.device).repeat(n, 1) * self.colours,
             candidate=torch.zeros(n, self.pixels, dtype=torch.int64, device=m.device),
             loss=torch.full((n,), torch.inf, dtype=torch.float64, device=m.device),
-            given=torch.zeros(n, dtype=torch.bool, device=m.device),
         )
 
 
 @dataclass
 class _BruSLeSearch(Search):
-    """The state of BruSLe. A mask is kept as the list of its B "arms".
-
-    An arm is a pixel in one of its colours, number ``pixel * colours + colour``; with one colour
-    per pixel, as in the paper, arms are pixels.
-    """
+    """The state of BruSLe. A mask is kept as the list of its B arms (see `SyntheticImage`)."""
 
     settings: BruSLe
-    moves: list[Tensor]  # not per problem, hence in a list: (T + 1,) pixels to replace after q
+    moves: Shared  # (T + 1,) pixels to replace after q queries
     stream: Tensor
-    asked: Tensor  # (n,) queries so far
-    colour: Tensor  # (n, arms, c): x'
+    synthetic: SyntheticImage  # x'
     m: Tensor  # (n, arms): the dissimilarity map M
     useful: Tensor  # (n,): pixels that the map lets in
     a: Tensor  # (n, arms): rejected rounds in which the arm was removed
     n: Tensor  # (n, arms): rounds in which the arm was in the old or the new mask
     theta: Tensor  # (n, arms), kept up to date arm by arm
     weight: Tensor  # (n, arms): theta M, likewise; 0 for the pixels of the best mask
-    mask: Tensor  # (n, B): the arms of the best mask u
+    u: Tensor  # (n, B): the arms of the best mask
     candidate: Tensor  # (n, B): the arms just asked
     loss: Tensor  # (n,) of the best mask
-    given: Tensor  # (n,) bool: the mask was given (`resume_from`) and has not been asked yet
 
-    def ask(self) -> Edits:
+    def initial(self, step: Tensor) -> Tensor:
+        """``(n,)``: the first N masks are random."""
+        return step < self.settings.initial
+
+    def ask(self, step: Tensor) -> Edits:
         """Initialisation (algorithm 2) or generation (algorithm 3), as far as each row is."""
-        initial = self.initial()
+        initial = self.initial(step)
         if not bool(initial.all()):
-            self.candidate = self._generate()
+            self.candidate = self._generate(step)
         if bool(initial.any()):
-            rows = (initial & ~self.given).nonzero()[:, 0]
-            self.candidate[rows] = self._random_masks(rows)
-            self.candidate[self.given] = self.mask[self.given]
-        colour = self.colour.gather(1, _channels(self.candidate, self.colour.shape[2]))
-        return Edits(self.candidate // self.settings.colours, colour)
+            rows = initial.nonzero()[:, 0]
+            self.candidate[rows] = self._initialise(rows, step[rows])
+        return self.synthetic.edits(self.candidate)
 
-    def initial(self) -> Tensor:
-        """``(n,)``: the first N candidates are random masks."""
-        return self.asked < self.settings.initial
-
-    def tell(self, feedback: Feedback) -> None:
+    def tell(self, step: Tensor, feedback: Feedback) -> None:
         """Update (algorithm 4): accept what lowers the loss, count, and refresh theta."""
-        initial = self.initial()[:, None]
+        initial = self.initial(step)[:, None]
         better = feedback.loss < self.loss
-        changed = (self.candidate != self.mask) | initial
+        changed = (self.candidate != self.u) | initial
         worth_keeping = changed & ~initial & ~better[:, None]
-        self.a.scatter_add_(1, self.mask, worth_keeping.float())
-        self.n.scatter_add_(1, self.mask, (~initial).float().expand(self.mask.shape))
+        self.a.scatter_add_(1, self.u, worth_keeping.float())
+        self.n.scatter_add_(1, self.u, (~initial).float().expand(self.u.shape))
         self.n.scatter_add_(1, self.candidate, changed.float())
-        touched = torch.cat([self.mask, self.candidate], 1)
+        touched = torch.cat([self.u, self.candidate], 1)
         theta = self._posterior_mean(self.a.gather(1, touched), self.n.gather(1, touched))
         self.theta.scatter_(1, touched, theta)
-        self.mask = torch.where(better[:, None], self.candidate, self.mask)
-        arms = self._all_colours(touched)
-        self.weight.scatter_(1, arms, self.theta.gather(1, arms) * self.m.gather(1, arms))
-        self.weight.scatter_(1, self._all_colours(self.mask), 0.0)
+        self.u = torch.where(better[:, None], self.candidate, self.u)
         self.loss = torch.where(better, feedback.loss, self.loss)
-        self.asked = self.asked + 1
-        self.given = torch.zeros_like(self.given)
+        self._refresh_weights(touched)
 
-    def resume_from(self, edits: Edits) -> None:
-        """Take the edits as the mask, and their colours into x'; the other first masks fall away.
+    def resume(self, edits: Edits) -> Candidates:
+        """Take the edits as the mask, and their colours into x'; no other first masks are drawn.
 
         Colours that were found good count as fully dissimilar.
         """
-        arms = edits.index * self.settings.colours
-        self.colour.scatter_(1, _channels(arms, self.colour.shape[2]), edits.colour)
-        self.m.scatter_(1, arms, 1.0)
-        self.useful = (self.m.view(len(arms), -1, self.settings.colours) > 0).any(2).sum(1)
+        self.u = self.synthetic.take_in(edits)
+        self.candidate = self.u.clone()
+        self.m.scatter_(1, self.u, 1.0)
+        self.useful = _dissimilar(self.m, self.settings.colours).sum(1)
         self.weight = self.theta * self.m
-        self.mask = arms
-        self.candidate = arms.clone()
-        self.given = torch.ones_like(self.given)
-        self.asked = self.asked + self.settings.initial - 1
+        return edits
+
+    def _initialise(self, rows: Tensor, step: Tensor) -> Tensor:
+        """B pixels each, uniformly, in random ones of their colours."""
+        stream, b, colours = self.stream[rows], self.settings.pixels, self.settings.colours
+        pixels = self.m.shape[1] // colours
+        race = rng.exponential(rng.bits(stream, step, Purpose.BRUSLE_INITIAL, pixels))
+        arms = rng.winners(race, b) * colours
+        if colours > 1:
+            arms += rng.bits(stream, step, Purpose.BRUSLE_COLOUR, b).long() % colours
+        return arms
+
+    def _generate(self, step: Tensor) -> Tensor:
+        """Keep b pixels by theta (equation 3), add B - b new ones by theta M (equation 12)."""
+        moves = self.moves.values[step.clamp_max(self.settings.queries)]
+        most, b = int(moves.max()), self.settings.pixels
+        if most == 0:  # the budget is the whole image: there is only one mask
+            return self.u.clone()
+        numbers = rng.bits(self.stream, step, Purpose.BRUSLE_SWAP, b + 2 * most)
+        # drawing those to keep one after the other leaves the last of the race over
+        theta = self.theta.gather(1, self.u)
+        removed = rng.winners(-rng.exponential(numbers[:, :b]) / theta, most)
+        uniform = rng.uniform(numbers[:, b:])
+        added = draw_in_turn(self._theta_m(moves), uniform, self.settings.colours)
+        moved = torch.arange(most, device=moves.device) < moves[:, None]
+        return self.u.scatter(1, removed, torch.where(moved, added, self.u.gather(1, removed)))
 
     def _posterior_mean(self, a: Tensor, n: Tensor) -> Tensor:
         """theta, the mean of the Dirichlet posterior up to normalisation (equations 6 to 8)."""
@@ -256,96 +245,24 @@ class _BruSLeSearch(Search):
         z = self.settings.z
         return (self.settings.alpha_prior - 1) + (a + z) / (n + z)
 
-    def _random_masks(self, rows: Tensor) -> Tensor:
-        """B pixels each, uniformly, in random ones of their colours."""
-        stream, step, b = self.stream[rows], self.asked[rows], self.settings.pixels
-        colours = self.settings.colours
-        pixels = self.m.shape[1] // colours
-        race = rng.exponential(rng.bits(stream, step, _START, pixels))
-        arms = rng.winners(race, b) * colours
-        if colours > 1:
-            arms += rng.bits(stream, step, _COLOUR, b).long() % colours
-        return arms
+    def _refresh_weights(self, touched: Tensor) -> None:
+        """Theta M of the pixels that were touched; those of the mask cannot be added to it."""
+        arms = self.synthetic.siblings(touched)
+        self.weight.scatter_(1, arms, self.theta.gather(1, arms) * self.m.gather(1, arms))
+        self.weight.scatter_(1, self.synthetic.siblings(self.u), 0.0)
 
-    def _generate(self) -> Tensor:
-        """Keep b pixels by theta (equation 3), add B - b new ones by theta M (equation 12)."""
-        moves = self.moves[0][self.asked.clamp_max(self.settings.queries)]
-        most = int(moves.max())
-        if most == 0:  # the budget is the whole image: there is only one mask
-            return self.mask.clone()
-        # drawing those to keep one after the other leaves the last of the race over
-        theta = self.theta.gather(1, self.mask)
-        b = self.settings.pixels
-        numbers = rng.bits(self.stream, self.asked, _MOVE, b + 2 * most)
-        slots = rng.winners(-rng.exponential(numbers[:, :b]) / theta, most)
-        added = draw_in_turn(
-            self._weight(moves), rng.uniform(numbers[:, b:]), self.settings.colours
-        )
-        moved = torch.arange(most, device=moves.device) < moves[:, None]
-        return self.mask.scatter(1, slots, torch.where(moved, added, self.mask.gather(1, slots)))
-
-    def _weight(self, moves: Tensor) -> Tensor:
+    def _theta_m(self, moves: Tensor) -> Tensor:
         """Weights theta M, or theta where fewer than the needed pixels have a positive M."""
         if bool((self.useful - self.settings.pixels >= moves).all()):
             return self.weight
-        pixels = self.m.view(len(moves), -1, self.settings.colours).amax(2)
-        selected = pixels.gather(1, self.mask // self.settings.colours) > 0
+        selected = _dissimilar(self.m, self.settings.colours).gather(
+            1, self.u // self.settings.colours
+        )
         scarce = self.useful - selected.sum(1) < moves
-        theta = self.theta.scatter(1, self._all_colours(self.mask), 0.0)
+        theta = self.theta.scatter(1, self.synthetic.siblings(self.u), 0.0)
         return torch.where(scarce[:, None], theta, self.weight)
 
-    def _all_colours(self, arms: Tensor) -> Tensor:
-        """The arms of the same pixels in all their colours."""
-        colours = self.settings.colours
-        if colours == 1:
-            return arms
-        first = arms // colours * colours
-        return (first[:, :, None] + torch.arange(colours, device=arms.device)).flatten(1)
 
-
-def draw_in_turn(weight: Tensor, u: Tensor, group: int = 1) -> Tensor:
-    """Draw positions by weight, one after the other, without replacement.
-
-    Each draw takes two uniform numbers: one for a block of about the square root of all
-    positions, one for the position in the block. That costs far less than a random number for
-    every position, as long as few are drawn. Sums are in float64, where a number below 1 times a
-    total stays below the total: a weight of 0 is never drawn, unless nothing else is left.
-
-    Args:
-        weight: ``(n, positions)``, not negative.
-        u: ``(n, 2 * draws)`` float64 random numbers in (0, 1).
-        group: so many neighbouring positions are taken out together (the colours of a pixel).
-
-    Returns:
-        ``(n, draws)`` positions.
-    """
-    n, positions = weight.shape
-    size = group * math.ceil(math.sqrt(positions) / group)
-    left = weight.new_zeros(n, -(-positions // size) * size)
-    left[:, :positions] = weight
-    left = left.view(n, -1, size)
-    totals = left.sum(2, dtype=torch.float64)
-    rows = torch.arange(n, device=weight.device)
-    together = torch.arange(group, device=weight.device)
-    drawn = []
-    for turn in range(u.shape[1] // 2):
-        block = _pick(totals, u[:, 2 * turn])
-        inside = left[rows, block]
-        place = _pick(inside, u[:, 2 * turn + 1])
-        drawn.append(block * size + place)
-        inside.scatter_(1, (place // group * group)[:, None] + together, 0.0)
-        left[rows, block] = inside
-        totals[rows, block] = inside.sum(1, dtype=torch.float64)
-    return torch.stack(drawn, 1)
-
-
-def _pick(weight: Tensor, u: Tensor) -> Tensor:
-    """``(n,)``: the position at which the cumulated weights pass the share ``u`` of the total."""
-    cumulated = weight.cumsum(1, dtype=torch.float64)
-    mark = u * cumulated[:, -1]
-    place = torch.searchsorted(cumulated, mark[:, None], right=True)[:, 0]
-    return place.clamp_max(weight.shape[1] - 1)
-
-
-def _channels(arms: Tensor, channels: int) -> Tensor:
-    return arms[:, :, None].expand(-1, -1, channels)
+def _dissimilar(m: Tensor, colours: int) -> Tensor:
+    """``(n, pixels)`` bool: M is positive for one of the pixel's colours."""
+    return (m > 0).view(len(m), m.shape[1] // colours, colours).any(2)

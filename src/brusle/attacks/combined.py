@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from brusle.attacks.base import CallableAttack, SparseAttack, require_integer
+from brusle.attacks.base import BaseAttack, SparseAttack
+from brusle.attacks.options import Count
 from brusle.batching import Found
 from brusle.errors import InputError
 from brusle.problems import Problems
-from brusle.search import Needs
+from brusle.search import Behaviour, Needs
 from brusle.session import Session
 
 _RANKS: tuple[Needs, ...] = ("labels", "scores", "gradients")
 
 
 @dataclass(frozen=True)
-class Wrapper(CallableAttack):
+class Wrapper(BaseAttack):
     """What attacks share that run one other attack several times.
 
     Attributes:
@@ -41,9 +42,9 @@ class Wrapper(CallableAttack):
         return self.attack.queries
 
     @property
-    def needs(self) -> Needs:
-        """What the attack needs."""
-        return self.attack.needs
+    def behaviour(self) -> Behaviour:
+        """That of the attack."""
+        return self.attack.behaviour
 
     def wants_start(self, targeted: bool) -> bool:
         """As the attack."""
@@ -63,10 +64,7 @@ class Restarts(Wrapper):
         times: how often.
     """
 
-    times: int
-
-    def __post_init__(self) -> None:
-        require_integer("times", self.times, least=1)
+    times: Count
 
     @property
     def queries(self) -> int:
@@ -83,26 +81,14 @@ class Restarts(Wrapper):
         for restart in range(self.times):
 
             def ended(found: Found, last: bool = restart == self.times - 1) -> None:
-                keep_better(session, found)
-                settle_final(session, found, last)
+                session.keep_better(found)
+                session.settle_final(found.rows, last)
 
             session.search(self.attack, restart=restart, on_finished=ended)
 
 
-def settle_final(session: Session, found: Found, last: bool) -> None:
-    """Settle the problems that are not given to another search: all, if it is the last."""
-    over = found.reached | ~session.alive[found.rows]
-    session.settle(found.rows if last else found.rows[over])
-
-
-def keep_better(session: Session, found: Found) -> None:
-    """Keep successes, and of the failures on unbroken problems those with a lower loss."""
-    lower = ~(found.losses >= session.outcome.losses[found.rows])  # NaN: nothing was kept before
-    session.keep(found.pick(found.reached | (lower & ~session.broken[found.rows])))
-
-
 @dataclass(frozen=True)
-class Ensemble(CallableAttack):
+class Ensemble(BaseAttack):
     """Different attacks with one pixel budget, each on the images that withstood those before.
 
     Attributes:
@@ -114,6 +100,7 @@ class Ensemble(CallableAttack):
     name: str = "Ensemble"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "attacks", tuple(self.attacks))
         if not self.attacks:
             raise InputError("an ensemble needs at least one attack")
@@ -140,9 +127,10 @@ class Ensemble(CallableAttack):
         return min(attack.queries for attack in self.attacks)
 
     @property
-    def needs(self) -> Needs:
-        """The most that one of them needs."""
-        return max((attack.needs for attack in self.attacks), key=_RANKS.index)
+    def behaviour(self) -> Behaviour:
+        """It needs the most that one of them needs; for the rest, each search has its own."""
+        needs = (attack.behaviour.needs for attack in self.attacks)
+        return Behaviour(needs=max(needs, key=_RANKS.index))
 
     def wants_start(self, targeted: bool) -> bool:
         """If one of them does."""
@@ -164,6 +152,6 @@ class Ensemble(CallableAttack):
 
             def ended(found: Found, turn: int = turn, by: str = attack.label) -> None:
                 session.keep(found.pick(found.reached) if turn else found, by)
-                settle_final(session, found, turn == len(self.attacks) - 1)
+                session.settle_final(found.rows, turn == len(self.attacks) - 1)
 
             session.search(attack, on_finished=ended)

@@ -36,25 +36,28 @@ goes on with ever more probes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
 
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor
 
 from brusle import rng
-from brusle.attacks.base import DecisionAttack, require_choice, require_integer
+from brusle.attacks.base import DECISION_BASED, SparseAttack
+from brusle.attacks.options import Because, Count
 from brusle.errors import InputError
 from brusle.problems import Dense, Problems, flatten_pixels, to_levels
-from brusle.search import Feedback, Search
+from brusle.rng import Purpose
+from brusle.search import Behaviour, Feedback, Search
 
 Projection = Literal["l0", "authors", "l2"]
 _BISECT, _PROBE, _STEP = range(3)  # what a problem is busy with
-_NOISE = 0  # tag of the random draws
+_PROBE_SIZES = Because("give 0.5 to 255 levels; smaller probes vanish in rounding")
 
 
 @dataclass(frozen=True)
-class L0HSJA(DecisionAttack):
+class L0HSJA(SparseAttack):
     """HopSkipJump, projected onto few pixels.
 
     Attributes:
@@ -67,26 +70,23 @@ class L0HSJA(DecisionAttack):
         probe: least root mean square of a probe, in 8-bit levels.
     """
 
-    queries: int = 2000
+    queries: Count = 2000
     projection: Projection = "l0"
-    probes: int = 100
-    most_probes: int = 10_000
-    probe: float = 1.0
+    probes: Count = 100
+    most_probes: Count = 10_000
+    probe: Annotated[float, Ge(0.5), Le(255), _PROBE_SIZES] = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_choice("projection", self.projection, get_args(Projection))
-        require_integer("probes", self.probes, least=1)
-        require_integer("most_probes", self.most_probes, least=self.probes)
-        if not 0.5 <= self.probe <= 255:
+        if self.most_probes < self.probes:
             raise InputError(
-                f"probe is {self.probe}: give 0.5 to 255 levels; smaller probes vanish in rounding"
+                f"most_probes is {self.most_probes}: it must be at least {self.probes}, as probes"
             )
 
     @property
-    def returns_last(self) -> bool:
+    def behaviour(self) -> Behaviour:
         """The authors report where the search stands, which is not the fewest pixels it has met."""
-        return self.projection == "authors"
+        return replace(DECISION_BASED, returns_last=self.projection == "authors")
 
     def start(self, problems: Problems, seed: int, restart: int) -> Search:
         """Begin with a bisection between the original and the starting image."""
@@ -97,7 +97,6 @@ class L0HSJA(DecisionAttack):
         search = _L0HSJASearch(
             settings=self,
             stream=stream,
-            asked=zeros,
             original=original,
             point=point,
             candidate=point.clone(),
@@ -122,7 +121,6 @@ class _L0HSJASearch(Search):
 
     settings: L0HSJA
     stream: Tensor
-    asked: Tensor  # (n,) queries so far
     original: Tensor
     point: Tensor  # adversarial: the far end of a bisection, then the point at the boundary
     candidate: Tensor
@@ -137,27 +135,22 @@ class _L0HSJASearch(Search):
     slope: Tensor  # sum of the adversarial probes; then the unit normal
     size: Tensor  # (n,) of the step
 
-    def ask(self) -> Dense:
+    def ask(self, step: Tensor) -> Dense:
         """The next image of each problem, as its phase wants it."""
         self.candidate = torch.empty_like(self.point)
         for phase, propose in enumerate((self._halfway, self._probe, self._ahead)):
             rows = (self.phase == phase).nonzero()[:, 0]
             if len(rows):
-                self.candidate[rows] = propose(rows)
+                self.candidate[rows] = propose(rows, step[rows])
         return Dense(self.candidate)
 
-    def initial(self) -> Tensor:
-        """``(n,)``: none; the search begins at an image that is known to be adversarial."""
-        return torch.zeros_like(self.phase, dtype=torch.bool)
-
-    def returnable(self) -> Tensor:
+    def returnable(self, step: Tensor) -> Tensor:
         """``(n,)``: the search never stands at a probe."""
         return self.phase != _PROBE
 
-    def tell(self, feedback: Feedback) -> None:
+    def tell(self, step: Tensor, feedback: Feedback) -> None:
         """Learn from the answers, and let those whose phase is over go to the next one."""
         reached, phase = feedback.reached, self.phase
-        self.asked = self.asked + 1
         self._learn_bisection(phase == _BISECT, reached)
         self._learn_probe(phase == _PROBE, reached)
         stepping = phase == _STEP
@@ -199,7 +192,7 @@ class _L0HSJASearch(Search):
         middle = (self.low + self.high) / 2
         return middle if self.settings.projection == "l2" else middle.floor()
 
-    def _halfway(self, rows: Tensor) -> Tensor:
+    def _halfway(self, rows: Tensor, step: Tensor) -> Tensor:
         return self._project(rows, self._middle()[rows])
 
     def _project(self, rows: Tensor, amount: Tensor) -> Tensor:
@@ -238,11 +231,11 @@ class _L0HSJASearch(Search):
         wanted = (self.settings.probes * self.round.double().sqrt()).floor().long()
         return wanted.clamp_max(self.settings.most_probes)
 
-    def _probe(self, rows: Tensor) -> Tensor:
+    def _probe(self, rows: Tensor, step: Tensor) -> Tensor:
         """The point and a random vector of fixed length, rounded to levels."""
         point = self.point[rows]
         values = point.shape[1] * point.shape[2]
-        bits = rng.bits(self.stream[rows], self.asked[rows], _NOISE, values)
+        bits = rng.bits(self.stream[rows], step, Purpose.HSJA_PROBE, values)
         normal = torch.special.ndtri(rng.uniform(bits))
         least = self.settings.probe / 255 * math.sqrt(values)
         length = (_length(point - self.original[rows]) / values).clamp_min(least)
@@ -267,9 +260,9 @@ class _L0HSJASearch(Search):
         self.size[rows] = (far / self.round[rows].sqrt()).double()
         self.phase[rows] = _STEP
 
-    def _ahead(self, rows: Tensor) -> Tensor:
-        step = self.size[rows, None, None].float() * self.slope[rows]
-        return to_levels(self.point[rows] + step)
+    def _ahead(self, rows: Tensor, step: Tensor | None = None) -> Tensor:
+        move = self.size[rows, None, None].float() * self.slope[rows]
+        return to_levels(self.point[rows] + move)
 
     def _give_up(self, which: Tensor) -> None:
         """Steps that rounding takes away: estimate anew, with more probes."""

@@ -20,16 +20,15 @@ import torch
 from torch import Tensor
 
 from brusle import rng
-from brusle.attacks.base import SparseAttack, WalkingAttack, require_integer
-from brusle.attacks.combined import Wrapper, keep_better
+from brusle.attacks.base import SparseAttack
+from brusle.attacks.combined import Wrapper
+from brusle.attacks.options import Count
 from brusle.batching import Found
-from brusle.goals import Loss
-from brusle.problems import Dense, Edits, Problems, changed_pixels, flatten_pixels
+from brusle.problems import Dense, Problems, flatten_pixels
 from brusle.results import AttackResult
-from brusle.search import Feedback, Needs, Search
+from brusle.rng import Purpose
+from brusle.search import Behaviour, Feedback, Needs, Search
 from brusle.session import Session
-
-_CHOICE = 13  # a tag apart from those of the attacks
 
 
 @dataclass(frozen=True)
@@ -43,10 +42,7 @@ class Minimal(Wrapper):
         total: most queries per image, over all tries.
     """
 
-    total: int
-
-    def __post_init__(self) -> None:
-        require_integer("total", self.total, least=1)
+    total: Count
 
     @property
     def queries(self) -> int:
@@ -59,14 +55,18 @@ class Minimal(Wrapper):
         return min(self.total, super().shortest)
 
     @property
+    def behaviour(self) -> Behaviour:
+        """That of the attack, but a success does not end it."""
+        return replace(super().behaviour, goes_on=True)
+
+    @property
     def label(self) -> str:
         """For tables."""
         return f"minimal {self.attack.label}"
 
     def conduct(self, session: Session) -> None:
         """Fewer and fewer pixels, until there is one or the queries are spent."""
-        session.goes_on = True
-        if self.attack.shrinks:
+        if self.attack.behaviour.shrinks:
             walk = replace(self.attack, pixels=1, queries=self.total)
             session.search(walk, on_finished=partial(self._conclude, session))
             return
@@ -78,7 +78,7 @@ class Minimal(Wrapper):
 
                 def tried(found: Found, budget: int = budget) -> None:
                     failed[found.rows[~found.reached]] = budget
-                    keep_better(session, found)
+                    session.keep_better(found)
                     self._settle(session, found.rows)
 
                 found = self._try(session, rows[budgets == budget], budget, turn, tried)
@@ -95,20 +95,18 @@ class Minimal(Wrapper):
         over[self._unfinished(session, rows)] = False
         rows = rows[over[rows]]
         alive = rows[session.alive[rows]]
-        losses = _pixels(session, alive).double().masked_fill(~session.broken[alive], torch.inf)
-        session.outcome.losses[alive] = losses
+        pixels = session.pixels(alive).double()
+        session.keep_losses(alive, pixels.masked_fill(~session.broken[alive], torch.inf))
         session.settle(rows)
 
     def _unfinished(self, session: Session, rows: Tensor) -> Tensor:
         """Those of ``rows`` with queries left that are not at a single pixel yet."""
-        rows = rows[session.alive[rows]]
-        left = session.oracle.ledger.attack[rows] + session.oracle.eot <= self.total
-        best = session.broken[rows] & (_pixels(session, rows) <= 1)
-        return rows[left & ~best]
+        best = session.broken[rows] & (session.pixels(rows) <= 1)
+        return rows[session.left(rows) & ~best]
 
     def _budgets(self, session: Session, rows: Tensor, failed: Tensor) -> Tensor:
         """What to try next, given the budgets at which each problem's last tries failed."""
-        best = _pixels(session, rows)
+        best = session.pixels(rows)
         # one pixel less than the best stays worth a try, however often it has failed
         failed = torch.minimum(failed, best - 2).clamp_min(0)
         half = best - ((best - failed) // 2).clamp_min(1)
@@ -127,7 +125,7 @@ class Minimal(Wrapper):
         attack = replace(self.attack, pixels=budget)
         warm = None
         if bool(session.broken[rows].all()):
-            warm = _some_edits(session, rows, budget, turn)
+            warm = session.edits(rows, budget, turn)
         return session.search(attack, rows, restart=turn, warm=warm, on_finished=on_finished)
 
     def _prune(self, session: Session, rows: Tensor, turn: int) -> None:
@@ -135,22 +133,15 @@ class Minimal(Wrapper):
         rows = self._unfinished(session, rows)
         if not len(rows):
             return
-        pixels = _pixels(session, rows)
-        edits = _some_edits(session, rows, int(pixels.max()), turn)
-        pruning = _Pruning(1, self.total, self.needs)
+        pixels = session.pixels(rows)
+        pruning = _Pruning(1, self.total, self.behaviour.needs, turn)
 
         def pruned(found: Found) -> None:
-            fewer = found.losses < _pixels(session, found.rows)
+            fewer = found.losses < session.pixels(found.rows)
             session.keep(replace(found, reached=fewer).pick(fewer))
             self._settle(session, found.rows)
 
-        session.search(
-            pruning,
-            rows,
-            warm=edits,
-            queries=pixels * session.oracle.eot,
-            on_finished=pruned,
-        )
+        session.search(pruning, rows, from_best=True, answers=pixels, on_finished=pruned)
 
 
 def minimise(
@@ -179,74 +170,46 @@ def minimise(
     return Minimal(attack, queries)(model, images, labels, targets, **options)
 
 
-def _pixels(session: Session, rows: Tensor) -> Tensor:
-    """``(n,)`` changed pixels of the best images so far."""
-    return changed_pixels(session.outcome.images[rows], session.problems.images[rows])
-
-
-def _some_edits(session: Session, rows: Tensor, count: int, turn: int) -> Edits:
-    """``count`` random ones of the changed pixels; where there are fewer, others as they were."""
-    images = flatten_pixels(session.outcome.images[rows])
-    changed = (images != session.problems[rows].flat_images).any(2)
-    stream = rng.streams(session.seed, session.problems.ids[rows])
-    race = rng.exponential(rng.bits(stream, turn, _CHOICE, changed.shape[1]))
-    index = rng.winners(race.masked_fill(~changed, torch.inf), count)
-    device = session.oracle.victim.device
-    colour = images.gather(1, index[:, :, None].expand(-1, -1, images.shape[2]))
-    return Edits(index.to(device), colour.to(device))
-
-
 @dataclass(frozen=True)
-class _Pruning(WalkingAttack):
-    """Takes changed pixels back one by one, in the order of the edits it is given."""
+class _Pruning(SparseAttack):
+    """Takes changed pixels back one by one, in random order."""
 
-    gets: Needs = "labels"
+    needs: Needs = "labels"
+    turn: int = 0
 
     @property
-    def needs(self) -> Needs:
+    def behaviour(self) -> Behaviour:
         """Labels would do, but a victim is asked the same way throughout."""
-        return self.gets
-
-    def loss_for(self, targeted: bool) -> Loss:
-        """Any: only whether the goal is reached matters."""
-        return "margin"
+        return Behaviour(needs=self.needs, dense=True, shrinks=True)
 
     def start(self, problems: Problems, seed: int, restart: int) -> Search:
-        """Wait for the edits."""
-        original = problems.flat_images
-        order = torch.zeros(len(problems), 1, dtype=torch.int64, device=original.device)
-        at = torch.zeros_like(problems.labels)
-        return _PruningSearch(original, original, order, at, Dense(original))
+        """Begin at the best images so far."""
+        assert problems.starts is not None  # the session has them
+        original, current = problems.flat_images, flatten_pixels(problems.starts)
+        changed = (original != current).any(2)
+        stream = rng.streams(seed, problems.ids)
+        lots = rng.bits(stream, self.turn, Purpose.KEPT_EDITS, changed.shape[1])
+        race = rng.exponential(lots).masked_fill(~changed, torch.inf)
+        order = rng.winners(race, changed.shape[1])
+        return _PruningSearch(original, current, order, Dense(original))
 
 
 @dataclass
 class _PruningSearch(Search):
     original: Tensor  # (n, h * w, c)
     current: Tensor  # (n, h * w, c): adversarial
-    order: Tensor  # (n, k): pixels to take back
-    at: Tensor  # (n,): how many of them were tried
+    order: Tensor  # (n, h * w): pixels to take back, those that differ first
     candidate: Dense
 
-    def resume_from(self, edits: Edits) -> None:
-        """These are the changes."""
-        index = edits.index[:, :, None].expand(-1, -1, edits.colour.shape[2])
-        self.current = self.original.scatter(1, index, edits.colour)
-        self.order = edits.index
-
-    def ask(self) -> Dense:
+    def ask(self, step: Tensor) -> Dense:
         """The image without one of its changes."""
-        rows = torch.arange(len(self.at), device=self.at.device)
-        pixel = self.order[rows, self.at]
+        rows = torch.arange(len(step), device=step.device)
+        pixel = self.order[rows, step]
         pixels = self.current.clone()
         pixels[rows, pixel] = self.original[rows, pixel]
         self.candidate = Dense(pixels)
         return self.candidate
 
-    def initial(self) -> Tensor:
-        """None is."""
-        return torch.zeros_like(self.at, dtype=torch.bool)
-
-    def tell(self, feedback: Feedback) -> None:
+    def tell(self, step: Tensor, feedback: Feedback) -> None:
         """What is not needed stays away."""
         self.current = self.candidate.where(feedback.reached, Dense(self.current)).pixels
-        self.at = self.at + 1

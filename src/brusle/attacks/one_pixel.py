@@ -43,26 +43,23 @@ asked for that. Colours are rounded to 8-bit levels when they are painted.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
 import torch
+from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
 from brusle import rng
-from brusle.attacks.base import (
-    LOSS_OPTIONS,
-    LossOption,
-    SparseAttack,
-    require_choice,
-    require_integer,
-)
+from brusle.attacks.base import SparseAttack
+from brusle.attacks.options import Count, Share
 from brusle.errors import InputError
-from brusle.goals import Loss
-from brusle.problems import Edits, Problems, to_levels
+from brusle.problems import Candidates, Edits, Problems, to_levels
+from brusle.rng import Purpose
+from brusle.rows import Shared
+from brusle.scores import Loss, LossOption, Meaning
 from brusle.search import Feedback, Search
 
 Variant = Literal["paper", "torchattacks"]
-_MEMBER, _PARENTS, _AGAIN, _CROSS, _SCALE = range(5)  # tags of the random draws of one step
 
 
 @dataclass(frozen=True)
@@ -82,24 +79,16 @@ class OnePixel(SparseAttack):
             F and no crossover.
     """
 
-    pixels: int = 1
-    queries: int = 1000
-    population: int | None = None
-    f: float = 0.5
-    crossover: float = 1.0
+    pixels: Count = 1
+    queries: Count = 1000
+    population: Annotated[int, Ge(4)] | None = None
+    f: Annotated[float, Gt(0), Le(2)] = 0.5
+    crossover: Share = 1.0
     loss: LossOption = "auto"
     variant: Variant = "paper"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_choice("variant", self.variant, get_args(Variant))
-        if self.population is not None:
-            require_integer("population", self.population, least=4)
-        require_choice("loss", self.loss, LOSS_OPTIONS)
-        if not 0 < self.f <= 2:
-            raise InputError(f"f is {self.f}: it must be above 0 and at most 2")
-        if not 0 < self.crossover <= 1:
-            raise InputError(f"crossover is {self.crossover}: it must be above 0 and at most 1")
         if self.variant == "torchattacks" and (self.f, self.crossover) != (0.5, 1.0):
             raise InputError(
                 "variant 'torchattacks' draws F itself and has no crossover: leave both"
@@ -113,9 +102,9 @@ class OnePixel(SparseAttack):
             return max(5, numbers * max(1, popsize // numbers))
         return max(10, self.queries // 40) if self.population is None else self.population
 
-    def loss_for(self, targeted: bool) -> Loss:
-        """The loss that members are compared by."""
-        return "ce" if self.loss == "auto" else self.loss
+    def loss_for(self, targeted: bool, meaning: Meaning) -> Loss:
+        """Cross-entropy ranks images like the paper's probabilities."""
+        return meaning.loss(self.loss, "ce")
 
     def start(self, problems: Problems, seed: int, restart: int) -> Search:
         """An empty population; its members are drawn as they are asked."""
@@ -129,15 +118,13 @@ class OnePixel(SparseAttack):
         return kind(
             settings=self,
             members=members,
-            size=[torch.tensor([h, w], device=device)],
+            size=Shared(torch.tensor([h, w], device=device)),
             stream=rng.streams(seed, problems.ids, restart),
-            asked=torch.zeros_like(problems.labels),
             age=torch.zeros_like(problems.labels),
             population=population,
             survivors=population.clone(),
             candidate=population[:, 0].clone(),
             loss=torch.zeros(n, members, dtype=torch.float64, device=device),
-            given=torch.zeros(n, dtype=torch.bool, device=device),
         )
 
 
@@ -150,50 +137,46 @@ class _Evolution(Search):
 
     settings: OnePixel
     members: int
-    size: list[Tensor]  # not per problem, hence in a list: height and width
+    size: Shared  # height and width
     stream: Tensor
-    asked: Tensor  # (n,) queries so far
     age: Tensor  # (n,) queries since the population was drawn
     population: Tensor  # (n, members, pixels, 2 + c): this generation
     survivors: Tensor  # the same: the next generation, as far as it is known
     candidate: Tensor  # (n, pixels, 2 + c): the member just asked
     loss: Tensor  # (n, members) of the survivors
-    given: Tensor  # (n,) bool: the candidate was given (`resume_from`) and has not been asked yet
 
-    def ask(self) -> Edits:
-        """A new member while the population is being drawn, a rival of an old one after that."""
-        initial = self.initial()
-        if bool(initial.all()):
-            fresh = self._random_members()
-        elif bool(initial.any()):
-            fresh = torch.where(_wide(initial), self._random_members(), self._rivals())
-        else:
-            fresh = self._rivals()
-        self.candidate = torch.where(_wide(self.given), self.candidate, fresh)
-        return self._paint(self.candidate)
-
-    def initial(self) -> Tensor:
+    def initial(self, step: Tensor) -> Tensor:
         """``(n,)``: the first generation is drawn at random."""
         return self.age < self.members
 
-    def tell(self, feedback: Feedback) -> None:
+    def ask(self, step: Tensor) -> Edits:
+        """A new member while the population is being drawn, a rival of an old one after that."""
+        initial = self.initial(step)
+        if bool(initial.all()):
+            self.candidate = self._random_members(step)
+        elif bool(initial.any()):
+            new, rivals = self._random_members(step), self._rivals(step)
+            self.candidate = torch.where(_wide(initial), new, rivals)
+        else:
+            self.candidate = self._rivals(step)
+        return self._paint(self.candidate)
+
+    def tell(self, step: Tensor, feedback: Feedback) -> None:
         """Let the better of member and rival survive; close the generations that are complete."""
-        rows = torch.arange(len(self.asked), device=self.asked.device)
+        rows = torch.arange(len(step), device=step.device)
         member = self.age % self.members
-        better = self.initial() | (feedback.loss < self.loss[rows, member])
+        better = self.initial(step) | (feedback.loss < self.loss[rows, member])
         old = self.population[rows, member]
         self.survivors[rows, member] = torch.where(_wide(better), self.candidate, old)
         self.loss[rows, member] = torch.where(better, feedback.loss, self.loss[rows, member])
-        self._promote(better)
-        self.given = torch.zeros_like(self.given)
-        self.asked = self.asked + 1
+        self._promote(better & ~self.initial(step))
         self.age = self.age + 1
         closed = rows[member == self.members - 1]
         if len(closed):
             self._close(closed)
 
     def _promote(self, better: Tensor) -> None:
-        """What else becomes of candidates that are ``better``: nothing."""
+        """What else becomes of rivals that are ``better``: nothing."""
 
     def _close(self, rows: Tensor) -> None:
         """Let the survivors be the population; draw another one where all are alike."""
@@ -201,52 +184,55 @@ class _Evolution(Search):
         low, high = self.loss[rows].aminmax(dim=1)
         self.age[rows] = torch.where(low < high, self.age[rows], 0)
 
-    def resume_from(self, edits: Edits) -> None:
+    def resume(self, edits: Edits) -> Candidates:
         """Take the edits as the first member."""
-        w = self.size[0][1]
+        w = self.size.values[1]
         place = torch.stack([edits.index // w, edits.index % w], 2) + 0.5
         self.candidate = torch.cat([place, edits.colour], 2)
-        self.given = torch.ones_like(self.given)
+        return edits
 
-    def _random_members(self) -> Tensor:
+    def _random_members(self, step: Tensor) -> Tensor:
         """One member each, as the paper initialises them."""
         n, k, genes = self.candidate.shape
-        u = rng.uniform(rng.bits(self.stream, self.asked, _MEMBER, k * genes)).view(n, k, genes)
+        u = rng.uniform(rng.bits(self.stream, step, Purpose.ONE_PIXEL_MEMBER, k * genes)).view(
+            n, k, genes
+        )
         colour = (128 + 127 * torch.special.ndtri(u[:, :, 2:])) / 255
         return torch.cat([self._coordinates(u[:, :, :2]), to_levels(colour)], 2)
 
-    def _rivals(self) -> Tensor:
+    def _rivals(self, step: Tensor) -> Tensor:
         """Mix three others than the one that is challenged."""
-        one, two, three = self._others(3)
+        one, two, three = self._others(step, 3)
         # no fused operation: its last bit may depend on the place in the batch
         mixed = one + (two - three) * self.settings.f
-        place, size = mixed[:, :, :2], self.size[0]
-        outside = (place < 0) | (place >= size)
-        again = rng.uniform(rng.bits(self.stream, self.asked, _AGAIN, place[0].numel()))
-        place = torch.where(outside, self._coordinates(again.view(place.shape)), place)
+        place = mixed[:, :, :2]
+        outside = (place < 0) | (place >= self.size.values)
+        numbers = rng.bits(self.stream, step, Purpose.ONE_PIXEL_AGAIN, place[0].numel())
+        again = self._coordinates(rng.uniform(numbers).view(place.shape))
+        place = torch.where(outside, again, place)
         rival = torch.cat([place, to_levels(mixed[:, :, 2:])], 2)
         if self.settings.crossover == 1:
             return rival
-        u = rng.uniform(rng.bits(self.stream, self.asked, _CROSS, rival[0].numel()))
-        keep = u.view(rival.shape) >= self.settings.crossover
+        numbers = rng.bits(self.stream, step, Purpose.ONE_PIXEL_CROSSOVER, rival[0].numel())
+        keep = rng.uniform(numbers).view(rival.shape) >= self.settings.crossover
         rows = torch.arange(len(rival), device=rival.device)
         return torch.where(keep, self.population[rows, self.age % self.members], rival)
 
-    def _others(self, count: int) -> tuple[Tensor, ...]:
+    def _others(self, step: Tensor, count: int) -> tuple[Tensor, ...]:
         """Random members, all different, none of them the one that is challenged."""
-        rows = torch.arange(len(self.asked), device=self.asked.device)[:, None]
-        race = rng.bits(self.stream, self.asked, _PARENTS, self.members)
+        rows = torch.arange(len(step), device=step.device)[:, None]
+        race = rng.bits(self.stream, step, Purpose.ONE_PIXEL_PARENTS, self.members)
         challenged = (self.age % self.members)[:, None]
         race.scatter_(1, challenged, torch.iinfo(race.dtype).max)
         return self.population[rows, rng.winners(race, count)].unbind(1)
 
     def _coordinates(self, u: Tensor) -> Tensor:
         """Rows and columns from uniform numbers; in float32 a number near 1 must not become h."""
-        last = (self.size[0] - 2.0**-10).float()
-        return torch.minimum((u * self.size[0]).float(), last)
+        last = (self.size.values - 2.0**-10).float()
+        return torch.minimum((u * self.size.values).float(), last)
 
     def _paint(self, members: Tensor) -> Edits:
-        h, w = self.size[0]
+        h, w = self.size.values
         row, column = members[:, :, :2].long().unbind(2)
         index, order = make_room(row * w + column, int(h * w))
         colour = members[:, :, 2:]
@@ -264,7 +250,7 @@ class _Torchattacks(_Evolution):
         """A rival better than all before it takes the place of the first member, too."""
         rows = torch.arange(len(better), device=better.device)
         loss = self.loss[rows, self.age % self.members]
-        best = better & ~self.initial() & (loss < self.loss[:, 0])
+        best = better & (loss < self.loss[:, 0])
         self.survivors[best, 0] = self.candidate[best]
         self.loss[best, 0] = loss[best]
 
@@ -278,37 +264,37 @@ class _Torchattacks(_Evolution):
             state[first, best] = swapped
         self.population[rows] = self.survivors[rows]
 
-    def resume_from(self, edits: Edits) -> None:
+    def resume(self, edits: Edits) -> Candidates:
         """Take the edits as the first member."""
-        super().resume_from(edits)
+        super().resume(edits)
         self.candidate = self.candidate.double()
-        self.candidate[:, :, :2] /= self.size[0]
+        self.candidate[:, :, :2] /= self.size.values
+        return edits
 
-    def _random_members(self) -> Tensor:
+    def _random_members(self, step: Tensor) -> Tensor:
         """One member each, uniformly."""
         numbers = self.candidate[0].numel()
-        u = rng.uniform(rng.bits(self.stream, self.asked, _MEMBER, numbers))
+        u = rng.uniform(rng.bits(self.stream, step, Purpose.ONE_PIXEL_MEMBER, numbers))
         return u.view(self.candidate.shape)
 
-    def _rivals(self) -> Tensor:
+    def _rivals(self, step: Tensor) -> Tensor:
         """Move the best by a difference of two others than the one that is challenged."""
-        one, two = self._others(2)
-        generation = self.asked - self.age % self.members  # its first query
-        u = rng.uniform(rng.bits(self.stream, generation, _SCALE, 1))
+        one, two = self._others(step, 2)
+        generation = step - self.age % self.members  # its first query
+        u = rng.uniform(rng.bits(self.stream, generation, Purpose.ONE_PIXEL_SCALE, 1))
         mixed = self.population[:, 0] + (0.5 + 0.5 * u)[:, :, None] * (one - two)
-        numbers = rng.bits(self.stream, self.asked, _AGAIN, mixed[0].numel())
+        numbers = rng.bits(self.stream, step, Purpose.ONE_PIXEL_AGAIN, mixed[0].numel())
         outside = (mixed < 0) | (mixed > 1)
         return torch.where(outside, rng.uniform(numbers).view(mixed.shape), mixed)
 
     def _paint(self, members: Tensor) -> Edits:
         """Two edits on one pixel both get the colour of the later one."""
-        size = self.size[0]
+        size = self.size.values
         row, column = (members[:, :, :2] * size).long().minimum(size - 1).unbind(2)
         index = row * size[1] + column
         in_order, order = index.sort(dim=1, stable=True)
         later = order.gather(1, torch.searchsorted(in_order, index, right=True) - 1)
-        colour = members[:, :, 2:]
-        colour = torch.where(_wide(self.given), colour.float(), to_levels(colour))
+        colour = to_levels(members[:, :, 2:])
         return Edits(index, colour.gather(1, later[:, :, None].expand_as(colour)))
 
 

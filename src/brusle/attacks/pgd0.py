@@ -22,24 +22,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Gt
 from torch import Tensor
 
 from brusle import rng
-from brusle.attacks.base import (
-    LOSS_OPTIONS,
-    LossOption,
-    SparseAttack,
-    require_choice,
-    require_integer,
-)
-from brusle.errors import InputError
-from brusle.goals import Loss
-from brusle.problems import Dense, Edits, Problems, to_levels
-from brusle.search import Feedback, Needs, Search
+from brusle.attacks.base import SparseAttack
+from brusle.attacks.options import Count
+from brusle.problems import Candidates, Dense, Edits, Problems, to_levels
+from brusle.rng import Purpose
+from brusle.scores import Loss, LossOption, Meaning
+from brusle.search import Behaviour, Feedback, Search
 
-_START = 0  # tag of the random draws of one step
 _STEP_PER_VALUE = 120000 / 255 / (3 * 32 * 32)
 
 
@@ -57,30 +53,18 @@ class PGD0(SparseAttack):
         loss: ``"auto"`` is the cross-entropy, as in the authors' code.
     """
 
-    steps: int = 50
-    step_size: float | None = None
+    steps: Count = 50
+    step_size: Annotated[float, Gt(0)] | None = None
     loss: LossOption = "auto"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_integer("steps", self.steps, least=1)
-        require_choice("loss", self.loss, LOSS_OPTIONS)
-        if self.step_size is not None and not self.step_size > 0:
-            raise InputError(f"step_size is {self.step_size}: it must be above 0")
-
     @property
-    def needs(self) -> Needs:
-        """A white-box attack."""
-        return "gradients"
+    def behaviour(self) -> Behaviour:
+        """A white-box attack, whose projection may keep any pixels."""
+        return Behaviour(needs="gradients", dense=True)
 
-    @property
-    def dense(self) -> bool:
-        """The projection may keep any pixels."""
-        return True
-
-    def loss_for(self, targeted: bool) -> Loss:
-        """The loss that the search follows."""
-        return "ce" if self.loss == "auto" else self.loss
+    def loss_for(self, targeted: bool, meaning: Meaning) -> Loss:
+        """The authors', cross-entropy."""
+        return meaning.loss(self.loss, "ce")
 
     def length_of_step(self, targeted: bool, values: int) -> float:
         """The step size as given, or the default for the goal and the number of colour values."""
@@ -95,12 +79,11 @@ class PGD0(SparseAttack):
             settings=self,
             step_size=self.length_of_step(problems.targets is not None, math.prod(problems.shape)),
             stream=rng.streams(seed, problems.ids, restart),
-            asked=torch.zeros_like(problems.labels),
             age=torch.zeros_like(problems.labels),
             original=original,
             candidate=original.clone(),
         )
-        search.begin(torch.arange(len(problems), device=original.device))
+        search.begin(torch.arange(len(problems), device=original.device), search.age)
         return search
 
 
@@ -111,40 +94,40 @@ class _PGD0Search(Search):
     settings: PGD0
     step_size: float
     stream: Tensor
-    asked: Tensor  # (n,) queries so far
     age: Tensor  # (n,) queries of the present run
     original: Tensor  # (n, h * w, c)
     candidate: Tensor  # (n, h * w, c)
 
-    def ask(self) -> Dense:
+    def initial(self, step: Tensor) -> Tensor:
+        """``(n,)``: the first candidate is a random start."""
+        return step == 0
+
+    def ask(self, step: Tensor) -> Dense:
         """The iterate."""
         return Dense(self.candidate)
 
-    def initial(self) -> Tensor:
-        """``(n,)``: the first candidate is a random start."""
-        return self.asked == 0
-
-    def tell(self, feedback: Feedback) -> None:
+    def tell(self, step: Tensor, feedback: Feedback) -> None:
         """Step and project; begin a new run where the present one is over."""
         assert feedback.gradient is not None
         moved = self.candidate - self._step(feedback.gradient)
         projected = project(moved, self.original, self.settings.pixels)
-        self.asked = self.asked + 1
         self.age = self.age + 1
         fixed_point = (projected == self.candidate).flatten(1).all(1)
         self.candidate = projected
-        self.begin(((self.age >= self.settings.steps) | fixed_point).nonzero()[:, 0])
+        over = ((self.age >= self.settings.steps) | fixed_point).nonzero()[:, 0]
+        self.begin(over, step[over] + 1)
 
-    def resume_from(self, edits: Edits) -> None:
+    def resume(self, edits: Edits) -> Candidates:
         """The first run starts at these edits."""
         index = edits.index[:, :, None].expand(-1, -1, self.original.shape[2])
         self.candidate = self.original.scatter(1, index, edits.colour)
+        return Dense(self.candidate)
 
-    def begin(self, rows: Tensor) -> None:
-        """New runs for the problems ``rows``."""
+    def begin(self, rows: Tensor, step: Tensor) -> None:
+        """New runs for the problems ``rows``, at ``step``."""
         original = self.original[rows]
         n, pixels, channels = original.shape
-        numbers = rng.bits(self.stream[rows], self.asked[rows], _START, pixels * channels)
+        numbers = rng.bits(self.stream[rows], step, Purpose.PGD0_START, pixels * channels)
         noise = rng.uniform(numbers).float().view(n, pixels, channels)
         self.candidate[rows] = project(noise, original, self.settings.pixels)
         self.age[rows] = 0

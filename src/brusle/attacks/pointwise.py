@@ -31,16 +31,17 @@ import torch
 from torch import Tensor
 
 from brusle import rng
-from brusle.attacks.base import DecisionAttack, require_choice, require_integer
+from brusle.attacks.base import DECISION_BASED, SparseAttack
+from brusle.attacks.options import Count
 from brusle.problems import Dense, Problems, flatten_pixels
-from brusle.search import Feedback, Search
+from brusle.rng import Purpose
+from brusle.search import Behaviour, Feedback, Search
 
 Unit = Literal["pixel", "value"]
-_ORDER = 0  # tag of the random draws
 
 
 @dataclass(frozen=True)
-class Pointwise(DecisionAttack):
+class Pointwise(SparseAttack):
     """Greedy removal of changed pixels.
 
     Attributes:
@@ -51,15 +52,14 @@ class Pointwise(DecisionAttack):
             for two passes through the whole image, and otherwise as many as that takes.
     """
 
-    queries: int = 2000
+    queries: Count = 2000
     unit: Unit = "pixel"
-    group: int | None = None
+    group: Count | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_choice("unit", self.unit, ("pixel", "value"))
-        if self.group is not None:
-            require_integer("group", self.group, least=1)
+    @property
+    def behaviour(self) -> Behaviour:
+        """Labels are enough."""
+        return DECISION_BASED
 
     def first_group(self, units: int) -> int:
         """The size of the first groups in an image of so many ``units``."""
@@ -79,7 +79,6 @@ class Pointwise(DecisionAttack):
             channels=c,
             first=self.first_group(units),
             stream=rng.streams(seed, problems.ids, restart),
-            asked=zeros,
             original=original,
             start=start,
             current=start.clone(),
@@ -90,7 +89,7 @@ class Pointwise(DecisionAttack):
             group=torch.full_like(zeros, self.first_group(units)),
             useful=torch.zeros_like(zeros, dtype=torch.bool),
         )
-        search.shuffle(torch.arange(n, device=zeros.device))
+        search.shuffle(torch.arange(n, device=zeros.device), zeros)
         return search
 
 
@@ -101,7 +100,6 @@ class _PointwiseSearch(Search):
     channels: int
     first: int  # size of the first groups
     stream: Tensor
-    asked: Tensor  # (n,) queries so far
     original: Tensor
     start: Tensor
     current: Tensor  # adversarial, with the fewest changed units of this round
@@ -112,28 +110,23 @@ class _PointwiseSearch(Search):
     group: Tensor  # (n,) units that are set back at once
     useful: Tensor  # (n,) bool: the pass has set something back
 
-    def ask(self) -> Dense:
+    def ask(self, step: Tensor) -> Dense:
         """The current images with their next group set back."""
         end = torch.minimum(self.at + self.group, self.left)
         chosen = (self.turn >= self.at[:, None]) & (self.turn < end[:, None])
         self.candidate = torch.where(chosen[:, :, None], self.original, self.current)
         return Dense(self.candidate.view(len(end), -1, self.channels))
 
-    def initial(self) -> Tensor:
-        """``(n,)``: none; the search begins at an image that is known to be adversarial."""
-        return torch.zeros_like(self.useful)
-
-    def tell(self, feedback: Feedback) -> None:
+    def tell(self, step: Tensor, feedback: Feedback) -> None:
         """Keep what is still adversarial; at the end of a pass begin the next one."""
         kept = feedback.reached
         self.current = torch.where(kept[:, None, None], self.candidate, self.current)
         self.useful = self.useful | kept
-        self.asked = self.asked + 1
         self.at = self.at + self.group
         over = (self.at >= self.left).nonzero()[:, 0]
         if len(over):
             self._end_pass(over)
-            self.shuffle(over)
+            self.shuffle(over, step[over] + 1)
 
     def _end_pass(self, rows: Tensor) -> None:
         """Halve the groups of a pass in vain; after single units in vain, begin again."""
@@ -144,11 +137,11 @@ class _PointwiseSearch(Search):
         self.group[rows] = group.masked_fill(done, self.first)
         self.useful[rows] = False
 
-    def shuffle(self, rows: Tensor) -> None:
-        """Begin a pass: the units that differ have their turns first, in random order."""
+    def shuffle(self, rows: Tensor, step: Tensor) -> None:
+        """Begin a pass at ``step``: the units that differ have their turns first, at random."""
         differs = (self.current[rows] != self.original[rows]).any(2)
         units = differs.shape[1]
-        lots = rng.bits(self.stream[rows], self.asked[rows], _ORDER, units).long()
+        lots = rng.bits(self.stream[rows], step, Purpose.POINTWISE_ORDER, units).long()
         # lots are below 2**31: units that do not differ come after all others
         order = (lots + (~differs).long() * 2**31).sort(dim=1, stable=True).indices
         turns = torch.arange(units, device=rows.device).expand(len(rows), -1)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Literal
 
 Schedule = Literal["power-step", "printed", "step-decay", "cosine", "constant"]
-SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 
 
 def changing_rate(

@@ -29,25 +29,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
 from brusle import rng
-from brusle.attacks.base import WalkingAttack
-from brusle.errors import InputError
-from brusle.goals import Loss
+from brusle.attacks.base import SparseAttack
 from brusle.problems import Dense, Problems, to_levels
-from brusle.search import Feedback, Needs, Search
+from brusle.rng import Purpose
+from brusle.scores import Loss, Meaning
+from brusle.search import Behaviour, Feedback, Search
 
-_START = 0  # tag of the random draws of one step
 _NOISE = 0.1  # largest change of a value in the random start of a restart
 _LAST_RATE = 0.1  # the step size at the end, as a share of that at the start
 _BETA_1, _BETA_2 = 0.9, 0.999  # Adam's
 
 
 @dataclass(frozen=True)
-class SigmaZero(WalkingAttack):
+class SigmaZero(SparseAttack):
     """A minimum-norm white-box attack: it looks for fewer and fewer pixels.
 
     It draws no random numbers; only restarts begin with a little noise. The number of pixels does
@@ -64,28 +65,20 @@ class SigmaZero(WalkingAttack):
         adam: take the steps of Adam, as the authors' code does.
     """
 
-    step_size: float = 1.0
-    sigma: float = 1e-3
-    threshold: float = 0.3
-    threshold_rate: float = 0.01
+    step_size: Annotated[float, Gt(0)] = 1.0
+    sigma: Annotated[float, Gt(0)] = 1e-3
+    threshold: Annotated[float, Ge(0), Le(1)] = 0.3
+    threshold_rate: Annotated[float, Gt(0)] = 0.01
     adam: bool = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("step_size", "sigma", "threshold_rate"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} is {getattr(self, name)}: it must be above 0")
-        if not 0 <= self.threshold <= 1:
-            raise InputError(f"threshold is {self.threshold}: it must be from 0 to 1")
-
     @property
-    def needs(self) -> Needs:
-        """A white-box attack."""
-        return "gradients"
+    def behaviour(self) -> Behaviour:
+        """A white-box attack that walks along the boundary, towards fewer pixels."""
+        return Behaviour(needs="gradients", dense=True, shrinks=True)
 
-    def loss_for(self, targeted: bool) -> Loss:
+    def loss_for(self, targeted: bool, meaning: Meaning) -> Loss:
         """The paper's, the margin of logits."""
-        return "logit-margin"
+        return meaning.loss("auto", "logit-margin")
 
     def start(self, problems: Problems, seed: int, restart: int) -> Search:
         """Begin at the original; a restart begins at a little noise."""
@@ -93,12 +86,11 @@ class SigmaZero(WalkingAttack):
         delta = torch.zeros_like(original)
         if restart:
             stream = rng.streams(seed, problems.ids, restart)
-            numbers = rng.uniform(rng.bits(stream, 0, _START, math.prod(problems.shape)))
-            noise = (2 * numbers.float() - 1).view_as(original) * _NOISE
+            numbers = rng.bits(stream, 0, Purpose.SIGMA_ZERO_START, math.prod(problems.shape))
+            noise = (2 * rng.uniform(numbers).float() - 1).view_as(original) * _NOISE
             delta = (original + noise).clamp(0, 1) - original
         return _SigmaZeroSearch(
             settings=self,
-            asked=torch.zeros_like(problems.labels),
             original=original,
             delta=delta,
             threshold=torch.full_like(original[:, 0, 0], self.threshold),
@@ -112,44 +104,41 @@ class _SigmaZeroSearch(Search):
     """The state of sigma-zero."""
 
     settings: SigmaZero
-    asked: Tensor  # (n,) queries so far
     original: Tensor  # (n, h * w, c)
     delta: Tensor  # (n, h * w, c) the perturbation, not rounded
     threshold: Tensor  # (n,) smallest change that a pixel may have
     mean: Tensor  # (n, h * w, c) Adam's averages of the gradient and of its square
     square: Tensor
 
-    def ask(self) -> Dense:
+    def initial(self, step: Tensor) -> Tensor:
+        """``(n,)``: the first candidate, the original, is asked for its gradient only."""
+        return step == 0
+
+    def ask(self, step: Tensor) -> Dense:
         """The perturbed image, rounded."""
         changed = (self.delta != 0).any(2, keepdim=True)
         return Dense(torch.where(changed, to_levels(self.original + self.delta), self.original))
 
-    def initial(self) -> Tensor:
-        """``(n,)``: the first candidate, the original, is asked for its gradient only."""
-        return self.asked == 0
-
-    def tell(self, feedback: Feedback) -> None:
+    def tell(self, step: Tensor, feedback: Feedback) -> None:
         """Step, cut back to the box, adapt the threshold, and drop pixels below it."""
         assert feedback.gradient is not None
-        rate = self._rate()
-        self.asked = self.asked + 1
-        direction = self._direction(feedback.gradient, feedback.reached)
-        moved = self.original + self.delta - rate[:, None, None] * direction
+        direction = self._direction(step, feedback.gradient, feedback.reached)
+        moved = self.original + self.delta - self._rate(step)[:, None, None] * direction
         self.delta = moved.clamp(0, 1) - self.original
 
-        change = self.settings.threshold_rate * self._rate()
+        change = self.settings.threshold_rate * self._rate(step + 1)
         change = torch.where(feedback.reached, change, -change)
         self.threshold = (self.threshold + change).clamp(0, 1)
         small = self.delta.abs().amax(2) < self.threshold[:, None]
         self.delta = self.delta.masked_fill(small[:, :, None], 0.0)
 
-    def _rate(self) -> Tensor:
+    def _rate(self, step: Tensor) -> Tensor:
         """``(n,)`` the step size: a cosine from all to a tenth."""
-        progress = self.asked.double() / self.settings.queries
+        progress = step.double() / self.settings.queries
         share = _LAST_RATE + (1 - _LAST_RATE) * (1 + torch.cos(math.pi * progress)) / 2
         return (self.settings.step_size * share).float()
 
-    def _direction(self, gradient: Tensor, reached: Tensor) -> Tensor:
+    def _direction(self, step: Tensor, gradient: Tensor, reached: Tensor) -> Tensor:
         """The normalised gradient of the objective, or what Adam makes of it."""
         sigma, pixels = self.settings.sigma, self.delta.shape[1]
         size = self.delta.square().sum(2, keepdim=True)
@@ -161,7 +150,7 @@ class _SigmaZeroSearch(Search):
         self.mean = _BETA_1 * self.mean + (1 - _BETA_1) * slope
         self.square = _BETA_2 * self.square + (1 - _BETA_2) * slope.square()
         # averages that start at 0 are too small at first
-        step = self.asked.double()[:, None, None]
-        mean = self.mean / (1 - _BETA_1**step).float()
-        square = self.square / (1 - _BETA_2**step).float()
+        steps = (step + 1).double()[:, None, None]
+        mean = self.mean / (1 - _BETA_1**steps).float()
+        square = self.square / (1 - _BETA_2**steps).float()
         return mean / (square.sqrt() + 1e-8)

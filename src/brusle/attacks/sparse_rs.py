@@ -47,14 +47,16 @@ from torch import Tensor
 
 from brusle import rng
 from brusle.attacks import palettes
-from brusle.attacks.base import LOSS_OPTIONS, LossOption, SparseAttack, require_choice
-from brusle.errors import InputError
-from brusle.goals import Loss
+from brusle.attacks.base import SparseAttack
+from brusle.attacks.drawing import draw_unused
+from brusle.attacks.options import Share
 from brusle.problems import Candidates, Dense, Edits, Problems
-from brusle.search import Feedback, Search
+from brusle.rng import Purpose
+from brusle.rows import Shared
+from brusle.scores import Loss, LossOption, Meaning
+from brusle.search import Behaviour, Feedback, Search
 
 Space = Literal["pixel", "feature"]
-_START, _MOVE, _AGAIN = range(3)  # tags of the random draws of one step
 # up to so many of 10 000 queries, alpha_init is divided by so much
 _DIVISORS = (
     (0, 1),
@@ -87,27 +89,18 @@ class SparseRS(SparseAttack):
     """
 
     loss: LossOption = "auto"
-    alpha_init: float | None = None
+    alpha_init: Share | None = None
     space: Space = "pixel"
     synthetic: bool = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_choice("loss", self.loss, LOSS_OPTIONS)
-        require_choice("space", self.space, ("pixel", "feature"))
-        if self.alpha_init is not None and not 0 < self.alpha_init <= 1:
-            raise InputError(f"alpha_init is {self.alpha_init}: it must be above 0 and at most 1")
-
     @property
-    def dense(self) -> bool:
+    def behaviour(self) -> Behaviour:
         """Single channels are no edits of whole pixels."""
-        return self.space == "feature"
+        return Behaviour(dense=self.space == "feature")
 
-    def loss_for(self, targeted: bool) -> Loss:
-        """The loss that the search follows."""
-        if self.loss == "auto":
-            return "ce" if targeted else "logit-margin"
-        return self.loss
+    def loss_for(self, targeted: bool, meaning: Meaning) -> Loss:
+        """The authors': cross-entropy if targeted, else the margin of logits."""
+        return meaning.loss(self.loss, "ce" if targeted else "logit-margin")
 
     def share(self, targeted: bool, pixels: int) -> float:
         """alpha_init as given, or the authors' for the goal and the number of pixels."""
@@ -121,14 +114,14 @@ class SparseRS(SparseAttack):
         stream = rng.streams(seed, problems.ids, restart)
         alpha = self.share(problems.targets is not None, h * w)
         original = problems.flat_images
-        synthetic = palettes.draw("binary", problems, stream) if self.synthetic else None
+        synthetic = palettes.draw("binary", problems, stream).colour if self.synthetic else None
         if self.space == "feature":  # an image of h * w * channels pixels with one channel each
             original = original.flatten(1)[:, :, None]
             synthetic = None if synthetic is None else synthetic.flatten(1)[:, :, None]
         _, positions, depth = original.shape
         moves = torch.tensor(moved(self.queries, self.pixels, alpha), device=stream.device)
         free = positions - self.pixels
-        numbers = rng.bits(stream, 0, _START, positions + self.pixels * depth)
+        numbers = rng.bits(stream, 0, Purpose.SPARSE_RS_START, positions + self.pixels * depth)
         index = rng.winners(numbers[:, :positions], self.pixels)
         colour = (numbers[:, positions:] & 1).view(n, self.pixels, depth).float()
         if synthetic is not None:
@@ -136,12 +129,11 @@ class SparseRS(SparseAttack):
         elif self.pixels == 1:
             colour = unlike(colour, original.gather(1, _deep(index, depth)), stream, 0)
         return _SparseRSSearch(
-            moves=[moves.clamp_max(free) if free else moves],
+            moves=Shared(moves.clamp_max(free) if free else moves),
             positions=positions,
             channels=channels,
-            dense=self.dense,
+            dense=self.behaviour.dense,
             stream=stream,
-            asked=torch.zeros_like(problems.labels),
             synthetic=synthetic,
             original=original,
             index=index,
@@ -155,12 +147,11 @@ class SparseRS(SparseAttack):
 class _SparseRSSearch(Search):
     """The state of Sparse-RS: the best B positions and their colours."""
 
-    moves: list[Tensor]  # not per problem, hence in a list: (queries + 1,) see `moved`
+    moves: Shared  # (queries + 1,) see `moved`
     positions: int  # pixels, or channel values
     channels: int
     dense: bool  # the positions are channel values
     stream: Tensor
-    asked: Tensor  # (n,) queries so far
     synthetic: Tensor | None  # (n, positions, depth): colours, if they are fixed
     original: Tensor  # (n, positions, depth)
     index: Tensor  # (n, B): the best positions
@@ -168,29 +159,26 @@ class _SparseRSSearch(Search):
     candidate: Edits  # those just asked
     loss: Tensor  # (n,) of the best
 
-    def ask(self) -> Candidates:
-        """Move some of the best pixels; in the first round none, so that they are asked."""
-        moves = self.moves[0][self.asked.clamp_max(len(self.moves[0]) - 1)]
-        most = int(moves.max())
-        self.candidate = self._moved(moves, most) if most else Edits(self.index, self.colour)
-        if not self.dense:
-            return self.candidate
-        features = self.original.scatter(1, self.candidate.index[:, :, None], self.candidate.colour)
-        return Dense(features.view(len(features), -1, self.channels))
-
-    def initial(self) -> Tensor:
+    def initial(self, step: Tensor) -> Tensor:
         """``(n,)``: the first candidate is a random one."""
-        return self.asked == 0
+        return step == 0
 
-    def tell(self, feedback: Feedback) -> None:
+    def ask(self, step: Tensor) -> Candidates:
+        """Move some of the best pixels; in the first round none, so that they are asked."""
+        moves = self.moves.values[step.clamp_max(len(self.moves.values) - 1)]
+        most = int(moves.max())
+        best = Edits(self.index, self.colour)
+        self.candidate = self._moved(step, moves, most) if most else best
+        return self._painted(self.candidate)
+
+    def tell(self, step: Tensor, feedback: Feedback) -> None:
         """Keep what lowers the loss."""
         better = feedback.loss < self.loss
         self.index = torch.where(better[:, None], self.candidate.index, self.index)
         self.colour = torch.where(better[:, None, None], self.candidate.colour, self.colour)
         self.loss = torch.where(better, feedback.loss, self.loss)
-        self.asked = self.asked + 1
 
-    def resume_from(self, edits: Edits) -> None:
+    def resume(self, edits: Edits) -> Candidates:
         """Take the edits as the first pixels, and as their colours in the synthetic image.
 
         In the feature space the budget may not reach for all channels of these pixels; those that
@@ -207,11 +195,19 @@ class _SparseRSSearch(Search):
         self.index, self.colour = index.clone(), colour.clone()
         if self.synthetic is not None:
             self.synthetic.scatter_(1, _deep(index, colour.shape[2]), colour)
+        self.candidate = Edits(self.index, self.colour)
+        return self._painted(self.candidate)
 
-    def _moved(self, moves: Tensor, most: int) -> Edits:
+    def _painted(self, edits: Edits) -> Candidates:
+        if not self.dense:
+            return edits
+        features = self.original.scatter(1, edits.index[:, :, None], edits.colour)
+        return Dense(features.view(len(features), -1, self.channels))
+
+    def _moved(self, step: Tensor, moves: Tensor, most: int) -> Edits:
         """The best with ``moves`` pixels of each problem moved; none has more than ``most``."""
         n, b, depth = self.colour.shape
-        numbers = rng.bits(self.stream, self.asked, _MOVE, b + most * (1 + depth))
+        numbers = rng.bits(self.stream, step, Purpose.SPARSE_RS_MOVE, b + most * (1 + depth))
         slots = rng.winners(numbers[:, :b], most)
         old = self.index.gather(1, slots)
         fresh = numbers[:, b:].view(n, most, 1 + depth)
@@ -223,7 +219,7 @@ class _SparseRSSearch(Search):
             shown = self.original.gather(1, _deep(places, depth))
         if self.synthetic is None:
             colour = (fresh[:, :, 1:] & 1).float()
-            single = unlike(colour, shown, self.stream, self.asked)
+            single = unlike(colour, shown, self.stream, step)
             colour = torch.where((moves == 1)[:, None, None], single, colour)
         else:
             colour = self.synthetic.gather(1, _deep(places, depth))
@@ -257,37 +253,11 @@ def unlike(colour: Tensor, shown: Tensor, stream: Tensor, step: Tensor | int) ->
     """
     _, k, depth = colour.shape
     few = min(depth, 30)  # beyond, equal colours are too rare to count
-    turns = 1 + rng.bits(stream, step, _AGAIN, k).long() % (2**few - 1)
+    turns = 1 + rng.bits(stream, step, Purpose.SPARSE_RS_AGAIN, k).long() % (2**few - 1)
     turned = colour.clone()
     turned[:, :, :few] -= turns[:, :, None] >> torch.arange(few, device=turns.device) & 1
     same = (colour == shown).all(2, keepdim=True)
     return torch.where(same, turned.abs(), colour)
-
-
-def draw_unused(taken: Tensor, u: Tensor, positions: int) -> Tensor:
-    """Draw positions that are not ``taken``, uniformly, one after the other, without replacement.
-
-    The free position of rank r is r plus the number of taken ones before it; and a taken position
-    is before it if that position minus its own rank among the taken is at most r. So one draw
-    costs a sort of the taken ones, and not a random number for every position.
-
-    Args:
-        taken: ``(n, k)`` positions, all different in a row.
-        u: ``(n, draws)`` random numbers in (0, 1).
-        positions: how many positions there are.
-
-    Returns:
-        ``(n, draws)`` positions.
-    """
-    drawn: list[Tensor] = []
-    for turn in range(u.shape[1]):
-        free = positions - taken.shape[1]
-        rank = (u[:, turn : turn + 1] * free).long().clamp_max(free - 1)
-        gaps = taken.sort(1).values - torch.arange(taken.shape[1], device=taken.device)
-        place = rank + torch.searchsorted(gaps, rank, right=True)
-        drawn.append(place)
-        taken = torch.cat([taken, place], 1)
-    return torch.cat(drawn, 1)
 
 
 def _deep(index: Tensor, depth: int) -> Tensor:

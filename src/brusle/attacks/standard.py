@@ -11,7 +11,7 @@ from brusle.attacks.pointwise import Pointwise
 from brusle.attacks.sigma_zero import SigmaZero
 from brusle.attacks.sparse_evo import SparseEvo
 from brusle.attacks.sparse_rs import SparseRS
-from brusle.oracle import Victim, traits
+from brusle.victim import Victim, traits
 
 
 def standard(victim: Victim, pixels: int, queries: int) -> Ensemble:

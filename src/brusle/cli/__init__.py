@@ -20,11 +20,11 @@ from typing import Any
 
 import click
 
-from brusle import __version__
 from brusle.cli.output import say
 from brusle.errors import BrusleError, InputError, VictimError, first_line
 from brusle.leaving import end, no_hard_exit
 from brusle.text import shortened, shown
+from brusle.version import __version__
 
 NOT_FOUND, BAD_INPUT, VICTIM_FAILED, BUG, INTERRUPTED, NO_READER = 1, 2, 3, 70, 130, 141
 _LONG = 1000  # letters of an error: names in it may be of any length

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from brusle.report.effects import EffectMaps
+    from brusle.attacks.pixel_bandit.effects import EffectMaps
     from brusle.results import AttackResult
 
 
@@ -94,17 +94,21 @@ def command(
     import torch
 
     from brusle.attacks import make
+    from brusle.attacks.pixel_bandit.effects import follow, require_bandit
     from brusle.cli import NOT_FOUND, VICTIM_FAILED
-    from brusle.cli.options import open_victim
     from brusle.data import read_image, save_image
     from brusle.data.images import fit_for, frame, open_picture
     from brusle.errors import VictimError
     from brusle.evaluation.running.display import watched
+    from brusle.evaluation.running.victim import VictimSpec
     from brusle.files import name_beside
     from brusle.names import require_ending
-    from brusle.oracle import Oracle, check_shape, traits
-    from brusle.report.effects import FORMATS, follow, require_bandit
-    from brusle.report.gallery import PICTURES, Example, class_name, count, gallery
+    from brusle.oracle import Oracle
+    from brusle.outcomes import FAULTY
+    from brusle.report.effects import FORMATS
+    from brusle.report.gallery import PICTURES, Example, write_gallery
+    from brusle.report.wording import class_name, count
+    from brusle.victim import check_shape, traits
 
     for asked, endings in ((out, (".png",)), (picture, PICTURES), (effects, FORMATS)):
         if asked is not None:
@@ -112,7 +116,7 @@ def command(
     attack = make(spec, pixels, queries, minimal)
     if effects is not None:
         require_bandit(attack)
-    model = open_victim(victim, device, defences, timeout)
+    model = VictimSpec(victim, device, defences, timeout).open()
     known = traits(model)
     names: Sequence[str] = known.classes or ()
     aim = None if target is None else class_number(target, names)
@@ -150,7 +154,7 @@ def command(
         if picture is not None:
             note = f"{count(changed, 'pixel')}, {count(spent, 'query')}"
             example = Example(original, result.images[0], before, after, note)
-            gallery([example], picture, f"{image.name} and {victim}", columns=1)
+            write_gallery([example], picture, f"{image.name} and {victim}", columns=1)
     if effects is not None and maps is not None and maps.moments:
         ending = f"{'adversarial' if found else 'best so far'}: {after}"
         _write_effects(maps, effects, f"{image.name} and {victim}", f"original: {before}", ending)
@@ -166,7 +170,7 @@ def command(
         say(f"{before} -> {after}: {effort}; {held}, {where}")
     else:
         say(_why_not(result, before, class_name(names, truth)))
-    if result.status[0] in ("error", "unverified"):
+    if result.status[0] in FAULTY:
         return VICTIM_FAILED
     return 0 if found else NOT_FOUND
 
@@ -206,9 +210,11 @@ def class_number(text: str, names: Sequence[str]) -> int:
 
 
 def _why_not(result: AttackResult, seen: str, truth: str) -> str:
+    from brusle.outcomes import FAULTY
+
     if result.status[0] == "skipped":
         return f"not attacked: the victim sees {seen}, which is not the given label {truth}"
-    if result.status[0] in ("error", "unverified"):
+    if result.status[0] in FAULTY:
         return f"{result.status[0]}: {result.errors[0]}"
     limit = f"{result.attack.pixels} pixels and {result.attack.queries} queries"
     return f"still {seen}: no adversarial image found within {limit}"
@@ -217,7 +223,7 @@ def _why_not(result: AttackResult, seen: str, truth: str) -> str:
 def _as_json(
     result: AttackResult, names: Sequence[str], file_size: tuple[int, int], path: Path | None
 ) -> dict[str, Any]:
-    from brusle.report.gallery import class_name
+    from brusle.report.wording import class_name
 
     difference = (result.images[0] != result.problems.images[0]).any(0).nonzero().tolist()
     levels = (result.images[0] * 255).round().int()

@@ -69,10 +69,10 @@ def command(
     trusted.
     """
     from brusle.cli import VICTIM_FAILED
-    from brusle.cli.options import open_victim
     from brusle.evaluation import check
+    from brusle.evaluation.running.victim import VictimSpec
 
-    model = open_victim(victim, device, defences, timeout)
+    model = VictimSpec(victim, device, defences, timeout).open()
     preflight = check(
         model,
         data,

@@ -18,12 +18,17 @@ from brusle.cli.options import (
     victim_options,
 )
 from brusle.cli.output import print_json
+from brusle.defaults import GOALS, LIMIT, PIXELS, QUERIES
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from brusle.evaluation import Run
     from brusle.evaluation.running.plan import Plan
+
+
+def _usual_pixels() -> str:
+    return ", ".join(f"{' and '.join(map(str, PIXELS[goal]))} {goal}" for goal in GOALS)
 
 
 @click.command()
@@ -39,16 +44,16 @@ if TYPE_CHECKING:
     "--goal",
     "goals",
     multiple=True,
-    type=click.Choice(["untargeted", "targeted"]),
+    type=click.Choice(GOALS),
     help="Leave the true class, or reach a random other one. Repeat for both; both by default.",
 )
 @click.option(
     "--pixels",
     multiple=True,
     type=click.IntRange(min=1),
-    help="Pixel budget; repeat for several. Default: 2 and 5 untargeted, 10 and 20 targeted.",
+    help=f"Pixel budget; repeat for several. Default: {_usual_pixels()}.",
 )
-@search_options(queries=300, several=True)
+@search_options(queries=QUERIES, several=True)
 @click.option(
     "--standard",
     is_flag=True,
@@ -58,7 +63,7 @@ if TYPE_CHECKING:
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
-    default=100,
+    default=LIMIT,
     show_default=True,
     help="Most images, evenly over the classes.",
 )
@@ -108,13 +113,15 @@ def command(
     """
     from rich.console import Console
 
+    from brusle.evaluation import evaluate
     from brusle.evaluation.running.display import Display
 
     plan = _plan(context, config)
     console = Console(stderr=as_json)
     with Display(console) as display:
-        run = plan.evaluate(
-            out or plan.folder,
+        run = evaluate(
+            plan,
+            out=out or "auto",
             device=device,
             timeout=timeout,
             batch_size=batch_size,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args, get_origin
-
 import click
 
 from brusle.cli.output import json_option, print_json, say
@@ -29,51 +27,25 @@ def command(kinds: tuple[str, ...], as_json: bool) -> None:
 
 def _names(kind: str) -> dict[str, str]:
     if kind == "attacks":
-        return _attacks()
+        from brusle.attacks import known_attacks
+
+        return known_attacks()
     if kind == "victims":
         from brusle.victims import known_victims
 
         return known_victims()
+    if kind == "data":
+        from brusle.data import known_data
+
+        return known_data()
     if kind == "defences":
         from brusle.defences import known_defences
 
         return known_defences()
-    if kind == "presets":
-        return _presets()
-    from brusle.data import known_data
-
-    return known_data()
+    return _presets()
 
 
 def _presets() -> dict[str, str]:
     from brusle.evaluation.paper.presets import presets
 
     return {name: f"{about.dataset}: {about.summary}" for name, about in presets().items()}
-
-
-def _attacks() -> dict[str, str]:
-    from dataclasses import fields
-    from inspect import getmodule
-    from typing import get_type_hints
-
-    from brusle.attacks import ATTACKS
-
-    lines = {}
-    for name, attack in ATTACKS.items():
-        kinds = get_type_hints(attack)
-        options = [
-            f"{f.name}={f.default}{_others(kinds[f.name], f.default)}"
-            for f in fields(attack)
-            if f.name not in ("pixels", "queries")
-        ]
-        text = ", ".join(options)
-        about = (getattr(getmodule(attack), "__doc__", "") or "").splitlines()[0]  # cites the paper
-        lines[name] = f"{about} Needs {attack(pixels=1).needs}. Options: {text}"
-    return lines
-
-
-def _others(kind: Any, default: object) -> str:
-    """The other values of an option that has a few, as `` (or uniform, gaussian)``."""
-    if get_origin(kind) is not Literal:
-        return ""
-    return f" (or {', '.join(value for value in get_args(kind) if value != default)})"

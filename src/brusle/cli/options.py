@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from brusle import defaults
 from brusle.cli.output import json_option
-from brusle.names import DEFAULT_ATTACKS, whole_number
+from brusle.names import whole_number
 from brusle.text import brief
 
 if TYPE_CHECKING:
     from brusle.evaluation.running.engines import Engine
-    from brusle.oracle import Victim
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-DEFAULT_VICTIM = "zoo:cifar10-resnet20"
-
 
 timeout_option = click.option(
     "--timeout",
@@ -32,7 +30,7 @@ def victim_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = (
         click.option(
             "--victim",
-            default=DEFAULT_VICTIM,
+            default=defaults.VICTIM,
             show_default=True,
             help="The classifier under test; see `brusle list victims`.",
         ),
@@ -51,21 +49,12 @@ def victim_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return _apply(options, command)
 
 
-def open_victim(
-    name: str, device: str, defences: Sequence[str], timeout: float | None = None
-) -> Victim:
-    """The victim that `victim_options` describe."""
-    from brusle.evaluation.running.engines import Recipe
-
-    return Recipe(name, device, tuple(defences), timeout).open()
-
-
 data_option = click.option(
-    "--data", default="sample", show_default=True, help="The images; see `brusle list data`."
+    "--data", default=defaults.DATA, show_default=True, help="The images; see `brusle list data`."
 )
 targets_option = click.option(
     "--targets",
-    default="1",
+    default=str(defaults.TARGETS),
     show_default=True,
     help="Target classes per image: all, or so many random ones.",
 )
@@ -135,11 +124,11 @@ def search_options(queries: int, several: bool = False) -> Decorator:
         click.option(
             "--attack",
             "attacks" if several else "spec",
-            default=DEFAULT_ATTACKS if several else "brusle",
+            default=defaults.ATTACKS if several else "brusle",
             multiple=several,
             show_default=True,
-            help="The attack, with options as in brusle:palette=uniform,colours=2; see `brusle "
-            f"list attacks`.{again}",
+            help="The attack, with options as in brusle:palette=uniform,colours=2 or, quoted, "
+            f"brusle?palette=uniform&colours=2; see `brusle list attacks`.{again}",
         ),
         click.option(
             "--minimal",

@@ -46,12 +46,13 @@ def command(
     classes. `brusle evaluate --pairs` then attacks exactly these; a hash of every image makes sure
     of it.
     """
-    from brusle.cli.options import number_or_all, open_victim
+    from brusle.cli.options import number_or_all
     from brusle.evaluation import choose
+    from brusle.evaluation.running.victim import VictimSpec
     from brusle.names import require_ending
 
     require_ending(out, [".json"])
-    model = None if any_image else open_victim(victim, device, defences, timeout)
+    model = None if any_image else VictimSpec(victim, device, defences, timeout).open()
     manifest = choose(data, model, images=images, targets=number_or_all(targets), seed=seed)
     manifest.write(out)
     counts = {

@@ -35,8 +35,8 @@ def command(
     from brusle.names import require_ending
     from brusle.report.content import gather
     from brusle.report.files import PAGES, write_page
-    from brusle.report.markdown import markdown
-    from brusle.report.page import page
+    from brusle.report.markdown import report_markdown
+    from brusle.report.page import report_page
 
     if as_json and as_markdown:
         raise click.UsageError("choose one of --md and --json")
@@ -51,13 +51,13 @@ def command(
         if as_json:
             print_json(content.as_dict())
         elif as_markdown:
-            print_text(markdown(content).removesuffix("\n"))
+            print_text(report_markdown(content).removesuffix("\n"))
         if out is None and (as_json or as_markdown):
             return
         write_page(
             path,
-            html=lambda: page(content, opened),
-            markdown=lambda: markdown(content),
+            html=lambda: report_page(content, opened),
+            markdown=lambda: report_markdown(content),
             json=lambda: json.dumps(content.as_dict(), indent=2),
         )
     say(f"report written to {path}", err=as_json or as_markdown)

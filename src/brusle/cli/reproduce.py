@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from brusle.evaluation.paper.reproduce import Job, Reproduction
+    from brusle.evaluation.paper.jobs import Job
+    from brusle.evaluation.paper.reproduce import Reproduction
     from brusle.evaluation.record import Setting
     from brusle.report.reproduction import Block
     from brusle.session import Progress
@@ -94,8 +95,9 @@ def command(
     """
     from rich.console import Console
 
+    from brusle.evaluation.paper.jobs import jobs
     from brusle.evaluation.paper.presets import preset as find
-    from brusle.evaluation.paper.reproduce import jobs, reproduce
+    from brusle.evaluation.paper.reproduce import reproduce
 
     if only_plan:
         _print_plans(jobs(find(preset), **scale)[0], as_json)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from brusle.evaluation.record import Setting
-    from brusle.evaluation.statistics.rates import Rate
 
 
 @click.command()
@@ -75,20 +74,13 @@ def look(folder: Path) -> dict[str, Any]:
 
 
 def _setting(setting: Setting, counts: Mapping[str, int]) -> dict[str, Any]:
-    from brusle.results import Status
+    from brusle.evaluation.statistics import success_rate_of
+    from brusle.outcomes import Status
 
     ordered = {status: counts[status] for status in get_args(Status) if status in counts}
-    stored, rate = sum(counts.values()), _rate(counts)
+    stored, rate = sum(counts.values()), success_rate_of(counts)
     found = {"stored": stored, "counts": ordered, "asr": rate.as_dict()}
     return {"name": setting.name, **setting.model_dump(), **found}
-
-
-def _rate(counts: Mapping[str, int]) -> Rate:
-    """Success rate over the images that were classified correctly and without error."""
-    from brusle.evaluation.statistics.rates import Rate
-
-    attacked = sum(counts.values()) - counts.get("skipped", 0) - counts.get("error", 0)
-    return Rate(counts.get("success", 0), attacked)
 
 
 def _show(found: Mapping[str, Any], console: Console) -> None:
@@ -117,7 +109,7 @@ def _show(found: Mapping[str, Any], console: Console) -> None:
 
 def _table(settings: list[dict[str, Any]]) -> Table:
     """One line per setting; fits a terminal of 80 columns."""
-    from brusle.evaluation.statistics.rates import Rate
+    from brusle.evaluation.statistics import Rate
     from brusle.report.tables import percent, plain_table
     from brusle.terminal import escape
 

@@ -18,14 +18,14 @@ from brusle.data.sets import MOST_CLASSES, Source, as_images, different_names
 from brusle.errors import BrusleError, DataError, InputError, first_line
 from brusle.files import require_file
 from brusle.names import Name
-from brusle.oracle import Traits
 from brusle.text import shortened
+from brusle.victim import Traits
 
 _CHANNELS = (1, 3, 4)
 _WANTED = ("images", "x", "labels", "y", "classes", "names")
 
 
-def npz(name: Name, like: Traits) -> Source:
+def npz(name: Name, wanted: Traits) -> Source:
     """``npz:FILE`` with the arrays images (or x) and labels (or y), and maybe classes and names."""
     layout = name.take_choice("layout", ("auto", "nchw", "nhwc"), "auto")
     name.done()
@@ -57,7 +57,7 @@ def npz(name: Name, like: Traits) -> Source:
     return Source(
         name.text,
         torch.from_numpy(labels.astype(np.int64)),
-        classes or tuple(like.classes or ()),
+        classes or tuple(wanted.classes or ()),
         different_names(names) if names else tuple(f"{i:05d}" for i in range(len(images))),
         read,
     )

@@ -13,10 +13,10 @@ from brusle.data import cifar10
 from brusle.data.sets import Source, as_images
 from brusle.errors import InputError
 from brusle.names import Name
-from brusle.oracle import Traits
+from brusle.victim import Traits
 
 
-def sample(name: Name, like: Traits) -> Source:
+def sample(name: Name, wanted: Traits) -> Source:
     """200 test images of CIFAR-10 from one PNG: a row for each class, a column for each image."""
     name.done()
     if name.rest:

@@ -29,7 +29,7 @@ from brusle.data.stored import data_folder, file_bytes, split_of
 from brusle.errors import DataError
 from brusle.files import require_file
 from brusle.names import Name
-from brusle.oracle import Traits
+from brusle.victim import Traits
 
 CLASSES = (
     "airplane",
@@ -68,7 +68,7 @@ def read(folder: str | Path, split: Split) -> tuple[NDArray[np.uint8], NDArray[n
     return np.concatenate([batch.load() for batch in batches]), labels
 
 
-def source(name: Name, like: Traits) -> Source:
+def source(name: Name, wanted: Traits) -> Source:
     """``cifar10:test`` or ``cifar10:train``; only files that hold chosen images are decoded."""
     split = split_of(name)
     folder = data_folder(name, "CIFAR-10", "cifar-10-batches-bin")

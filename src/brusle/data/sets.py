@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 from brusle.errors import DataError, InputError
 from brusle.text import brief, storable
 
+KEPT = 64 << 20  # bytes of images that `remembering` keeps: a hundred photographs
 MOST_CLASSES = 1_000_000  # a larger label is no number of a class but a mistake
 
 
@@ -103,10 +104,50 @@ class Source:
         """All rows, in an order that takes one image of each class in turn."""
         return balanced_order(self.labels)
 
+    def chosen(self, limit: int | None) -> Sequence[int]:
+        """At most ``limit`` rows, evenly over the classes; None is all, in their order."""
+        if limit is not None and limit < 1:
+            raise InputError(f"limit is {limit}: it must be at least 1")
+        return range(len(self)) if limit is None else self.order()[:limit]
+
     def take(self, rows: Sequence[int]) -> Dataset:
         """Read the images in ``rows``, and only these."""
         names = tuple(self.names[row] for row in rows)
         return Dataset(self.name, self.read(rows), self.labels[list(rows)], self.classes, names)
+
+
+def remembering(source: Source, most: int = KEPT) -> Source:
+    """``source``, with the images that are read first kept in memory, up to ``most`` bytes.
+
+    Whoever reads all images again and again, in the same order, finds those first ones each time;
+    to keep the latest instead would be to find none.
+    """
+    return replace(source, read=_Remembering(source.read, most))
+
+
+class _Remembering:
+    """Reads images, and keeps the first of them."""
+
+    def __init__(self, read: Callable[[Sequence[int]], Tensor], most: int) -> None:
+        self._read, self._room = read, most
+        self._kept: dict[int, Tensor] = {}
+
+    def __call__(self, rows: Sequence[int]) -> Tensor:
+        missing = [row for row in dict.fromkeys(rows) if row not in self._kept]
+        if len(missing) == len(rows):  # all are new, or there are none
+            images = self._read(rows)
+            self._keep(rows, images)
+            return images
+        new = dict(zip(missing, self._read(missing), strict=True)) if missing else {}
+        images = torch.stack([new[row] if row in new else self._kept[row] for row in rows])
+        self._keep(missing, new.values())
+        return images
+
+    def _keep(self, rows: Iterable[int], images: Iterable[Tensor]) -> None:
+        for row, image in zip(rows, images, strict=True):
+            if image.nbytes <= self._room:
+                self._kept[row] = image.clone()  # a part of a batch would keep all of it
+                self._room -= image.nbytes
 
 
 def balanced_order(labels: Tensor) -> list[int]:

@@ -18,12 +18,12 @@ from brusle.data.stored import data_folder, file_bytes, split_of
 from brusle.errors import DataError
 from brusle.files import require_file
 from brusle.names import Name
-from brusle.oracle import Traits
+from brusle.victim import Traits
 
 _IMAGE = 3 * 96 * 96  # bytes
 
 
-def source(name: Name, like: Traits) -> Source:
+def source(name: Name, wanted: Traits) -> Source:
     """``stl10:test`` or ``stl10:train``; images stay on the disk until they are chosen."""
     split = split_of(name)
     folder = data_folder(name, "STL-10", "stl10_binary")

@@ -15,16 +15,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cached_property
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 from brusle.data.images import Framing
 from brusle.files import slug
-from brusle.oracle import Traits, Victim, traits
-from brusle.results import Status
-from brusle.search import Needs
+from brusle.outcomes import Status
+from brusle.search import Attack, Needs
 from brusle.text import storable
+from brusle.victim import Traits, Victim, traits
 
 FORMAT = "brusle-results-4"
 GoalName = Literal["untargeted", "targeted"]
@@ -136,19 +136,6 @@ class About(_Stored):
         return self.model_dump(mode="json") | {"victim": self.defended_victim}
 
 
-class DescribedAttack(Protocol):
-    """What a setting says of its attack."""
-
-    @property
-    def label(self) -> str: ...
-    @property
-    def pixels(self) -> int: ...
-    @property
-    def queries(self) -> int: ...
-    @property
-    def needs(self) -> Needs: ...
-
-
 class Setting(_Stored):
     """An attack with its budgets and options, a goal and a seed: what one table line is about.
 
@@ -181,12 +168,12 @@ class Setting(_Stored):
 
     @classmethod
     def of(
-        cls, attack: DescribedAttack, goal: GoalName, seed: int = 0, eot: int = 1, problems: int = 0
+        cls, attack: Attack, goal: GoalName, seed: int = 0, eot: int = 1, problems: int = 0
     ) -> Setting:
         """The setting of an attack."""
         return cls(
             attack=attack.label,
-            needs=attack.needs,
+            needs=attack.behaviour.needs,
             **describe(attack),
             goal=goal,
             seed=seed,

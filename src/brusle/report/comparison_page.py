@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from brusle.evaluation.statistics.summaries import Estimate
+from brusle.evaluation.statistics import Estimate
 from brusle.evaluation.storing.runs import Run
 from brusle.report import listings
 from brusle.report.charts import forest

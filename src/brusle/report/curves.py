@@ -1,34 +1,28 @@
-"""Success by number of queries, and robust accuracy by number of pixels, as a picture."""
+"""Success over queries, and robust accuracy over pixels: what is drawn, before anybody draws it."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from brusle.evaluation.record import Row, Setting
-from brusle.evaluation.statistics.rates import Rate
-from brusle.evaluation.statistics.summaries import PixelsNeeded, success_rate
+from brusle.evaluation.statistics import PixelsNeeded, Rate, success_steps
 from brusle.evaluation.storing.runs import Run
-from brusle.report.plots import plot_text, save_figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from brusle.report.families import Family, families
 
 COLOURS = (
-    "#0b6e99", "#c8553d", "#588157", "#7b4b94", "#b08900", "#3d405b", "#b5577f", "#2a8c82",
+    "#0b6e99", "#c8553d", "#4d7a46", "#7b4b94", "#9a7500", "#3d405b", "#b5577f", "#1f7a71",
     "#8a5a3c", "#6b7280",
 )  # fmt: skip
 MOST_BANDS = 4  # more would cover each other
-_STYLES = ("-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1)), (0, (6, 2, 1, 2, 1, 2)), (0, (9, 4)))
 _INTERVAL = "the 95 % interval"
 _RANGE = "from the lowest to the highest seed"
+
+Steps = Mapping[int, Rate]  # a step function: rates wherever it changes, and at its end
 
 
 @dataclass(frozen=True)
@@ -46,30 +40,109 @@ class Curve:
     """A setting with all its seeds.
 
     Attributes:
-        setting: what was run, without a seed if there are several.
+        name: what tells it from the other curves of its chart.
         points: the mean over seeds; the band is the 95 % interval of one seed, and with several
             seeds it goes from the lowest to the highest.
         seeds: how many.
+        colour: number of its colour, the same for an attack in all charts.
+        dashes: number of its dashes, which tell settings of an attack apart.
     """
 
-    setting: Setting
+    name: str
     points: Sequence[Point]
-    seeds: int
-
-    @classmethod
-    def of(cls, settings: Sequence[Setting], steps: Sequence[Mapping[int, Rate]]) -> Curve:
-        """The curve of settings that differ in their seed alone, and their rates."""
-        if len(settings) == 1:
-            points = [Point(at, rate.value, *rate.interval) for at, rate in steps[0].items()]
-            return cls(settings[0], points, 1)
-        return cls(settings[0].model_copy(update={"seed": 0}), _averaged(steps), len(settings))
+    seeds: int = 1
+    colour: int = 0
+    dashes: int = 0
 
 
-def success_steps(rows: Sequence[Row], limit: int) -> dict[int, Rate]:
-    """The success rate at 0 queries, wherever it rises, and at the limit."""
-    hits = sorted(row.queries for row in rows if row.status == "success")
-    attacked = success_rate(rows).count
-    return {mark: Rate(bisect_right(hits, mark), attacked) for mark in sorted({0, *hits, limit})}
+@dataclass(frozen=True)
+class Chart:
+    """Curves that are drawn together.
+
+    Attributes:
+        heading: goal and, of attacks with a pixel budget, pixels.
+        minimal: robust accuracy over pixels, of searches for the fewest; else success over queries.
+        curves: one or more.
+    """
+
+    heading: str
+    minimal: bool
+    curves: tuple[Curve, ...]
+
+    @property
+    def axes(self) -> tuple[str, str]:
+        """What is drawn from left to right, and from bottom to top."""
+        if self.minimal:
+            return "pixels that may be changed", "robust accuracy, %"
+        return "queries", "fooled, %"
+
+    @property
+    def limit(self) -> int:
+        """Where the longest curve ends."""
+        return max(curve.points[-1].at for curve in self.curves)
+
+    @property
+    def bands(self) -> bool:
+        """Whether bands are drawn."""
+        return len(self.curves) <= MOST_BANDS
+
+    @property
+    def caption(self) -> str:
+        """What lines and bands are."""
+        numbers = {curve.seeds for curve in self.curves}
+        several = sorted(number for number in numbers if number > 1)
+        seeds = f"Lines are means over {' or '.join(map(str, several))} seeds. " if several else ""
+        if not self.bands:
+            return f"{seeds}So many curves are drawn without bands."
+        if numbers == {1}:
+            return f"Bands are {_INTERVAL}."
+        if 1 not in numbers:
+            return f"{seeds}Bands go {_RANGE}."
+        return f"{seeds}Their bands go {_RANGE}; the bands of single seeds are {_INTERVAL}."
+
+    @property
+    def words(self) -> str:
+        """The chart for those who cannot see it."""
+        title = "Robust accuracy over pixels" if self.minimal else "Success rate over queries"
+        ends = [(curve.name, curve.points[-1]) for curve in self.curves]
+        told = "; ".join(f"{name} {100 * end.value:.0f} % at {end.at}" for name, end in ends)
+        return f"{title}. {told}"
+
+
+def steps_of(setting: Setting, rows: Sequence[Row]) -> Steps:
+    """Success over queries or, of a search for the fewest pixels, robust accuracy over pixels."""
+    if setting.minimal:
+        return PixelsNeeded.of(rows, setting.pixels).robust
+    return success_steps(rows, setting.queries)
+
+
+def run_charts(run: Run) -> list[Chart]:
+    """The charts of a run."""
+    return charts({setting: steps_of(setting, run.stored(setting)) for setting in run.settings})
+
+
+def charts(steps: Mapping[Setting, Steps]) -> list[Chart]:
+    """A chart for each goal and number of pixels, and one of searches for the fewest pixels.
+
+    Seeds are drawn as one curve. Settings that have attacked nothing yet have none.
+
+    Args:
+        steps: what is to be drawn of each setting of a run.
+    """
+    colours = attack_colours(steps)
+    together: dict[tuple[bool, str], list[Curve]] = {}
+    dashes: Counter[tuple[object, ...]] = Counter()
+    for family in families(steps):
+        seeds = [steps[setting] for setting in family.settings if _begun(steps[setting])]
+        if not seeds:
+            continue
+        attack, place = family.first.attack, (family.first.minimal, _heading(family.first))
+        look = colours[attack], dashes[attack, place]
+        curve = Curve(_name(family), _points(seeds), len(seeds), *look)
+        together.setdefault(place, []).append(curve)
+        dashes[attack, place] += 1
+    found = [Chart(heading, minimal, tuple(some)) for (minimal, heading), some in together.items()]
+    return sorted(found, key=lambda chart: chart.minimal)
 
 
 def attack_colours(settings: Iterable[Setting]) -> dict[str, int]:
@@ -78,127 +151,30 @@ def attack_colours(settings: Iterable[Setting]) -> dict[str, int]:
     return {name: at % len(COLOURS) for at, name in enumerate(names)}
 
 
-def band_caption(curves: Sequence[Curve], bands: bool) -> str:
-    """What lines and bands of ``curves`` are."""
-    numbers = {curve.seeds for curve in curves}
-    several = sorted(number for number in numbers if number > 1)
-    seeds = f"Lines are means over {' or '.join(map(str, several))} seeds. " if several else ""
-    if not bands:
-        return f"{seeds}So many curves are drawn without bands."
-    if numbers == {1}:
-        return f"Bands are {_INTERVAL}."
-    if 1 not in numbers:
-        return f"{seeds}Bands go {_RANGE}."
-    return f"{seeds}Their bands go {_RANGE}; the bands of single seeds are {_INTERVAL}."
+def _begun(steps: Steps) -> bool:
+    return next(iter(steps.values())).count > 0
 
 
-def run_curves(run: Run) -> list[Curve]:
-    """The curves of a run, seeds together; settings that have attacked nothing yet have none.
-
-    They are success over queries or, of searches for the fewest pixels, robust accuracy over
-    pixels.
-    """
-    groups: dict[tuple[object, ...], list[tuple[Setting, Mapping[int, Rate]]]] = {}
-    for setting in run.settings:
-        steps = _steps(setting, run.stored(setting))
-        if next(iter(steps.values())).count:
-            groups.setdefault(setting.family, []).append((setting, steps))
-    return [Curve.of(*zip(*group, strict=True)) for group in groups.values()]
+def _heading(setting: Setting) -> str:
+    return setting.goal if setting.minimal else f"{setting.goal}, {setting.pixels} pixels"
 
 
-def curve(run: Run, path: str | Path) -> None:
-    """Draw the curves of a run, see `figure`, and write them to ``path``."""
-    save_figure(figure(run), path, dpi=130)
+def _name(family: Family) -> str:
+    own_budget = family.limited or family.first.minimal
+    return f"{family.name}, {family.budget}" if own_budget else family.name
 
 
-def figure(run: Run) -> Figure:
-    """Draw the attack success rate of every setting against the queries spent.
-
-    Searches for the fewest pixels are drawn apart, as robust accuracy against pixels. An attack
-    has one colour, and line styles tell goals and budgets apart. Of several seeds the mean is
-    drawn. Where there are few curves, they have bands; the picture says what these are. A curve of
-    success that still rises at its right end says that the limit, and not the victim, has ended
-    the attack.
-    """
-    # matplotlib takes half a second to import, and only this needs it
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    curves = run_curves(run)
-    kinds = [[c for c in curves if c.setting.minimal is minimal] for minimal in (False, True)]
-    kinds = [kind for kind in kinds if kind] or [[]]
-    below = 0.25 * max(map(len, kinds))  # long names go below the curves
-    size = (7 * len(kinds), 4.5 + below)
-    drawn = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(drawn)
-    colours = attack_colours(run.settings)
-    several = len({curve.setting.name for curve in curves}) > 1
-    for axes, kind in zip(drawn.subplots(1, len(kinds), squeeze=False)[0], kinds, strict=True):
-        _draw(axes, kind, colours, several)
-    drawn.suptitle(plot_text(f"{run.victim} on {run.data}"))
-    return drawn
-
-
-def _draw(axes: Axes, curves: Sequence[Curve], colours: Mapping[str, int], named: bool) -> None:
-    """The curves of a kind, ``named`` by their attacks or not; below, what their bands are."""
-    minimal = any(curve.setting.minimal for curve in curves)
-    bands = len(curves) <= MOST_BANDS
-    places = list(dict.fromkeys(_place(curve.setting) for curve in curves))
-    for curve in curves:
-        setting = curve.setting
-        style = _STYLES[places.index(_place(setting)) % len(_STYLES)]
-        at, heights = [p.at for p in curve.points], [100 * p.value for p in curve.points]
-        colour = COLOURS[colours[setting.attack]]
-        label = _label(setting, named)
-        axes.step(at, heights, where="post", color=colour, ls=style, label=label, lw=1.8)
-        if bands:
-            low, high = [100 * p.low for p in curve.points], [100 * p.high for p in curve.points]
-            axes.fill_between(at, low, high, step="post", color=colour, alpha=0.12, lw=0)
-    axes.set(
-        xlabel="pixels that may be changed" if minimal else "queries per image",
-        ylabel="robust accuracy, %" if minimal else "fooled, % of correctly classified images",
-        xlim=(0, None),
-        ylim=(0, 100),
-    )
-    axes.locator_params(axis="x", integer=True)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-    if curves:
-        axes.legend(
-            frameon=False,
-            loc="upper left",
-            bbox_to_anchor=(-0.02, -0.12),
-            title=band_caption(curves, bands),
-            title_fontsize=9,
-            alignment="left",
-        )
-
-
-def _place(setting: Setting) -> tuple[object, ...]:
-    return setting.goal, setting.pixels, setting.queries, setting.eot
-
-
-def _label(setting: Setting, named: bool) -> str:
-    budget = f"at most {setting.pixels}" if setting.minimal else str(setting.pixels)
-    label = f"{setting.goal}, {budget} pixels"
-    return f"{plot_text(setting.name)}, {label}" if named else label
-
-
-def _steps(setting: Setting, rows: Sequence[Row]) -> Mapping[int, Rate]:
-    if setting.minimal:
-        return PixelsNeeded.of(rows, setting.pixels).robust
-    return success_steps(rows, setting.queries)
-
-
-def _averaged(curves: Sequence[Mapping[int, Rate]]) -> list[Point]:
-    """Mean, lowest and highest of step functions, wherever one of them has a step."""
-    marks = sorted({mark for steps in curves for mark in steps})
-    heights = np.stack([_heights(steps, marks) for steps in curves])
+def _points(seeds: Sequence[Steps]) -> list[Point]:
+    """One seed with its intervals; mean, lowest and highest of several, wherever one has a step."""
+    if len(seeds) == 1:
+        return [Point(at, rate.value, *rate.interval) for at, rate in seeds[0].items()]
+    marks = sorted({mark for steps in seeds for mark in steps})
+    heights = np.stack([_heights(steps, marks) for steps in seeds])
     ends = heights.mean(axis=0), heights.min(axis=0), heights.max(axis=0)
     return [Point(mark, *map(float, end)) for mark, *end in zip(marks, *ends, strict=True)]
 
 
-def _heights(steps: Mapping[int, Rate], marks: Sequence[int]) -> NDArray[np.float64]:
+def _heights(steps: Steps, marks: Sequence[int]) -> NDArray[np.float64]:
     """A step function at ``marks``, the first of which is its own first."""
     own, values = sorted(steps), np.array([steps[mark].value for mark in sorted(steps)])
     heights: NDArray[np.float64] = values[np.searchsorted(own, marks, side="right") - 1]

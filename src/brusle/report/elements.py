@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from brusle.report.listings import Cell, Listing
+from brusle.report.listings import Listing, TableCell
 from brusle.report.markup import Html, join, tag
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -47,7 +47,10 @@ def document(title: str, top: Html, sections: Mapping[str, tuple[str, Html]]) ->
 
 
 def table(
-    headers: Sequence[str], rows: Iterable[Sequence[Cell]], caption: str, kind: str | None = None
+    headers: Sequence[str],
+    rows: Iterable[Sequence[TableCell]],
+    caption: str,
+    kind: str | None = None,
 ) -> Html:
     """A table that scrolls by itself on a narrow screen.
 
@@ -69,7 +72,7 @@ def table(
     return tag("div", made, class_="scroll", tabindex="0", role="region", aria_label=caption)
 
 
-def _cell(content: Cell) -> Html:
+def _cell(content: TableCell) -> Html:
     if isinstance(content, Html):
         return content
     if isinstance(content, str):

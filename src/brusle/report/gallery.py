@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from brusle.errors import InputError
 from brusle.evaluation.record import Setting
 from brusle.evaluation.storing.rows import rebuild
 from brusle.evaluation.storing.runs import Run
 from brusle.files import written
 from brusle.names import require_ending
+from brusle.report.wording import class_name, count
 from brusle.text import shown
 
-PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".pdf")  # what `gallery` can write
+PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".pdf")  # what `write_gallery` can write
 _PANEL, _GAP, _MARGIN, _TEXT = 192, 8, 24, 44
 _INK, _FAINT, _PAPER, _SHADE = (28, 30, 34), (110, 114, 122), (255, 255, 255), (232, 234, 238)
 
@@ -41,7 +41,9 @@ class Example:
     attack: str = ""
 
 
-def gallery(examples: Sequence[Example], path: str | Path, title: str, columns: int = 2) -> None:
+def write_gallery(
+    examples: Sequence[Example], path: str | Path, title: str, columns: int = 2
+) -> None:
     """Draw ``examples`` in a grid and write it to ``path``, in one of the formats `PICTURES`."""
     require_ending(path, PICTURES)
     width, height = 3 * _PANEL + 2 * _GAP, _PANEL + _TEXT
@@ -92,23 +94,6 @@ def run_examples(
                 )
             )
     return examples
-
-
-def require_picture(path: Path) -> None:
-    """Raise unless the name of a file says which format of pictures it is to have."""
-    if path.suffix.lower() not in Image.registered_extensions():
-        raise InputError(f"{path} is no name of a picture: let it end in .png")
-
-
-def class_name(names: Sequence[str], label: int) -> str:
-    """The name of a class, or its number where there is none."""
-    return names[label] if 0 <= label < len(names) else f"class {label}"
-
-
-def count(number: int, noun: str) -> str:
-    """``1 pixel``, ``2 pixels``, ``2 queries``."""
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"{number} {noun if number == 1 else plural}"
 
 
 def perturbation(original: Tensor, adversarial: Tensor) -> Image.Image:

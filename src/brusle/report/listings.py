@@ -6,13 +6,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.statistics import Rate
 from brusle.report.comparison import Section
-from brusle.report.content import SHARES, Content, Part, marks_to, pixels, pixels_within
-from brusle.report.gallery import class_name
-from brusle.report.tables import FEWEST_COMPARED, estimate, number, varied
+from brusle.report.content import Content
+from brusle.report.settings import SHARES, SettingReport, marks_to
+from brusle.report.tables import FEWEST_COMPARED, varied
+from brusle.report.wording import class_name, estimate, number, pixels, pixels_within
 
-Cell = str | Rate
+TableCell = str | Rate
 MOST_CLASSES = 30  # of more, the extremes are shown
 _STARS = "*: the 95 % interval excludes 0 (ratio: 1), as it does by chance in 1 of 20 lines."
 _SEEDS = " Over seeds: mean and standard deviation."
@@ -24,13 +25,13 @@ class Listing:
 
     caption: str
     headers: list[str]
-    rows: list[list[Cell]]
+    rows: list[list[TableCell]]
 
 
 def summary(content: Content) -> Listing:
     """One line for each setting."""
-    parts = [part for part in content.parts if not part.setting.minimal]
-    limits = sorted({part.setting.queries for part in parts})
+    reports = [report for report in content.settings if not report.setting.minimal]
+    limits = sorted({report.setting.queries for report in reports})
     headers = [
         "attack", "goal", "pixels used / allowed", *(["queries allowed"] if limits[1:] else []),
         "attacked / all", "ASR %",
@@ -38,16 +39,16 @@ def summary(content: Content) -> Listing:
         "median queries", "mean queries", "median of successes", "mean of successes",
         "area under curve",
     ]  # fmt: skip
-    rows: list[list[Cell]] = []
-    for part in parts:
-        s, setting = part.summary, part.setting
+    rows: list[list[TableCell]] = []
+    for report in reports:
+        s, setting = report.summary, report.setting
         rows.append(
             [
                 setting.name,
                 setting.goal,
                 f"{number(s.mean_pixels, 1)} / {setting.pixels}",
                 *([str(setting.queries)] if limits[1:] else []),
-                _attacked(part),
+                _attacked(report),
                 s.asr,
                 *([] if s.stable is None else [s.stable]),
                 s.robust,
@@ -69,9 +70,9 @@ def needed(content: Content) -> Listing:
         *(["stable ASR %"] if content.randomised else []), "robust accuracy %",
         "a quarter needs", "median", "three quarters need", "mean of fooled", "mean, at least",
     ]  # fmt: skip
-    rows: list[list[Cell]] = []
-    for part in content.parts:
-        s, setting, found = part.summary, part.setting, part.summary.needed
+    rows: list[list[TableCell]] = []
+    for report in content.settings:
+        s, setting, found = report.summary, report.setting, report.summary.needed
         if found is None:
             continue
         rows.append(
@@ -80,7 +81,7 @@ def needed(content: Content) -> Listing:
                 setting.goal,
                 str(setting.pixels),
                 str(setting.queries),
-                _attacked(part),
+                _attacked(report),
                 s.asr,
                 *([] if s.stable is None else [s.stable]),
                 s.robust,
@@ -102,9 +103,11 @@ def needed(content: Content) -> Listing:
 
 def robust_by_pixels(content: Content) -> Listing:
     """Robust accuracy if only so many pixels may be changed, of searches for the fewest."""
-    found = [(part.setting, part.steps) for part in content.parts if part.setting.minimal]
+    found = [
+        (report.setting, report.steps) for report in content.settings if report.setting.minimal
+    ]
     marks = sorted({mark for setting, _ in found for mark in marks_to(setting.pixels)})
-    rows: list[list[Cell]] = [
+    rows: list[list[TableCell]] = [
         [
             f"{setting.name}, {setting.goal}",
             *(steps[max(p for p in steps if p <= m)] if m <= setting.pixels else "" for m in marks),
@@ -117,19 +120,20 @@ def robust_by_pixels(content: Content) -> Listing:
 
 def needed_by_class(content: Content) -> Listing:
     """The median of pixels needed for each true class."""
-    names = content.about.classes
-    parts = [part for part in content.parts if part.setting.minimal]
+    names = content.classes
+    reports = [report for report in content.settings if report.setting.minimal]
     found = {
-        label: [part.by_label[label].needed for part in parts if label in part.by_label]
-        for label in sorted({label for part in parts for label in part.by_label})
+        label: [report.by_label[label].needed for report in reports if label in report.by_label]
+        for label in sorted({label for report in reports for label in report.by_label})
     }
     bounds = {
         label: sum(x.bound for x in some if x is not None) / len(some)
         for label, some in found.items()
     }
     labels = extremes(bounds)
-    rows: list[list[Cell]] = [
-        [class_name(names, label), *(_median(part, label) for part in parts)] for label in labels
+    rows: list[list[TableCell]] = [
+        [class_name(names, label), *(_median(report, label) for report in reports)]
+        for label in labels
     ]
     caption = (
         "Median of pixels needed for each true class, with its 95 % interval; > is more than were "
@@ -137,7 +141,7 @@ def needed_by_class(content: Content) -> Listing:
     )
     if len(labels) < len(found):
         caption += f" Of {len(found)} classes, those that need the fewest and most; --json has all."
-    return Listing(caption, ["true class", *(part.setting.title for part in parts)], rows)
+    return Listing(caption, ["true class", *(report.setting.title for report in reports)], rows)
 
 
 def extremes(values: Mapping[int, float]) -> list[int]:
@@ -150,19 +154,21 @@ def extremes(values: Mapping[int, float]) -> list[int]:
     return list(dict.fromkeys(known[:half] + known[-half:]))
 
 
-def _median(part: Part, label: int) -> str:
-    found = part.by_label[label].needed if label in part.by_label else None
-    return "-" if found is None else pixels_within(found.median, part.setting.pixels)
+def _median(report: SettingReport, label: int) -> str:
+    found = report.by_label[label].needed if label in report.by_label else None
+    return "-" if found is None else pixels_within(found.median, report.setting.pixels)
 
 
-def _attacked(part: Part) -> str:
-    s = part.summary
-    return f"{s.attacked} / {s.images}" + ("" if part.finished else f" of {part.setting.problems}")
+def _attacked(report: SettingReport) -> str:
+    s = report.summary
+    return f"{s.attacked} / {s.images}" + (
+        "" if report.finished else f" of {report.setting.problems}"
+    )
 
 
 def seeds(content: Content) -> Listing:
     """What varies with the seed."""
-    rows: list[list[Cell]] = []
+    rows: list[list[TableCell]] = []
     for line in content.seeds:
         if line.spread is None:
             continue
@@ -172,7 +178,7 @@ def seeds(content: Content) -> Listing:
         ]
         deviation = number(spread.std * (100 if share else 1), 2)
         metric = line.metric + (" %" if share else "")
-        rows.append([line.group.title, metric, str(spread.seeds), *values, deviation])
+        rows.append([line.family.title, metric, str(spread.seeds), *values, deviation])
     headers = ["setting", "metric", "seeds", "min", "mean", "max", "std"]
     return Listing("The same problems with several seeds.", headers, rows)
 
@@ -190,7 +196,7 @@ def compared(section: Section | None) -> Listing:
         "ratio of mean queries",
         *(["difference over seeds", "ratio over seeds"] if several else []), "pairs",
     ]  # fmt: skip
-    rows: list[list[Cell]] = [
+    rows: list[list[TableCell]] = [
         [
             section.label(line),
             *(number(100 * side.asr.value, 1) for side in line.sides),
@@ -225,7 +231,7 @@ def compared_by_pixels(section: Section | None) -> Listing:
         "ratio of pixels", "ASR, difference in points",
         *(["difference over seeds", "ratio over seeds"] if several else []), "pairs",
     ]  # fmt: skip
-    rows: list[list[Cell]] = [
+    rows: list[list[TableCell]] = [
         [
             section.label(line),
             *(pixels(side.median, line.other.pixels) for side in line.sides),
@@ -245,10 +251,10 @@ def compared_by_pixels(section: Section | None) -> Listing:
 
 def errors(content: Content) -> Listing:
     """Results that do not count, with their reasons."""
-    rows: list[list[Cell]] = [
-        [part.setting.title, status, str(count), reason]
-        for part in content.parts
-        for (status, reason), count in part.troubles.items()
+    rows: list[list[TableCell]] = [
+        [report.setting.title, status, str(count), reason]
+        for report in content.settings
+        for (status, reason), count in report.troubles.items()
     ]
     headers = ["setting", "status", "images", "reason"]
     return Listing("Results that do not count.", headers, rows)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.statistics import Rate
 from brusle.report import listings
 from brusle.report.comparison import Section
 from brusle.report.content import MEANINGS, Content
-from brusle.report.listings import Cell, Listing
+from brusle.report.listings import Listing, TableCell
 from brusle.text import shown
 
 
-def markdown(content: Content) -> str:
+def report_markdown(content: Content) -> str:
     """Headline, doubts, tables and provenance."""
     blocks = [
         f"# {plain(content.victim)} on {plain(content.data)}",
@@ -69,7 +69,7 @@ def _doubts(content: Content) -> list[str]:
         f"{MEANINGS[name]}"
         for name, found in content.flags().items()
     ]
-    return lines + [f"**Note:** {plain(note)}" for note in content.about.notes]
+    return lines + [f"**Note:** {plain(note)}" for note in content.notes]
 
 
 def _provenance(content: Content) -> str:
@@ -77,7 +77,7 @@ def _provenance(content: Content) -> str:
         "victim": content.victim,
         "weights": content.about.weights or "unknown",
         "data": content.data,
-        **content.about.sessions[-1].provenance,
+        **content.sessions[-1].provenance,
     }
     return "\n".join(f"- {plain(name)}: {plain(str(value))}" for name, value in facts.items())
 
@@ -95,7 +95,7 @@ def _table(title: str, listing: Listing) -> str:
     return f"{heading}{plain(listing.caption)}\n\n{text}"
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: TableCell) -> str:
     if not isinstance(cell, Rate):
         return plain(cell)
     if not cell.count:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from brusle.evaluation.paper.claims import Finding, Verdict
-from brusle.evaluation.paper.reproduce import Cell, Outcome, Reproduction
+from brusle.evaluation.paper.cells import Cell
+from brusle.evaluation.paper.claims import CheckedClaim, ClaimVerdict
+from brusle.evaluation.paper.reproduce import Outcome, Reproduction
 from brusle.report.curves import COLOURS
 from brusle.report.markdown import plain
 from brusle.report.plots import plot_text, save_figure
@@ -71,7 +72,7 @@ def blocks(outcome: Outcome) -> list[Block]:
     of their own say it in the header.
     """
     lines = list(dict.fromkeys((cell.attack, cell.variant) for cell in outcome.cells))
-    own = {(e.paper, e.variant): e.queries for e in outcome.job.part.entries if e.queries}
+    own = {(e.paper, e.variant): e.queries for e in outcome.job.part.lines if e.queries}
     shared = [cell for cell in outcome.cells if (cell.attack, cell.variant) not in own]
     places = list(dict.fromkeys((cell.pixels, cell.queries) for cell in shared))
     found = {(cell.attack, cell.variant, cell.pixels, cell.queries): cell for cell in outcome.cells}
@@ -94,20 +95,20 @@ def claims(outcome: Outcome) -> Block:
     """What became of the claims of the paper's text."""
     rows = tuple(
         (
-            textwrap.fill(finding.claim, _WIDTH),
-            str(finding.pixels),
-            " and ".join(map(str, dict.fromkeys(finding.queries))),
-            _difference(finding),
-            finding.verdict,
+            textwrap.fill(claim.claim, _WIDTH),
+            str(claim.pixels),
+            " and ".join(map(str, dict.fromkeys(claim.queries))),
+            _difference(claim),
+            claim.verdict,
         )
-        for finding in outcome.findings
+        for claim in outcome.claims
     )
     return Block(("the paper says", "pixels", "queries", "ours", "verdict"), rows, worded=True)
 
 
 def all_blocks(outcome: Outcome) -> list[Block]:
     """The tables of a part and, if the paper's text claims something, what became of that."""
-    return [*blocks(outcome), claims(outcome)] if outcome.findings else blocks(outcome)
+    return [*blocks(outcome), claims(outcome)] if outcome.claims else blocks(outcome)
 
 
 def notes(outcome: Outcome) -> list[str]:
@@ -129,9 +130,9 @@ def notes(outcome: Outcome) -> list[str]:
             f"; the order of the lines should not: the paper's strongest is the strongest here in "
             f"{agreement.hits} of {agreement.count} places"
         )
-    if outcome.findings:
-        verdicts = [finding.verdict for finding in outcome.findings]
-        counts = (f"{verdicts.count(verdict)} {verdict}" for verdict in get_args(Verdict))
+    if outcome.claims:
+        verdicts = [claim.verdict for claim in outcome.claims]
+        counts = (f"{verdicts.count(verdict)} {verdict}" for verdict in get_args(ClaimVerdict))
         said.append(f"claims of the paper's text: {', '.join(counts)}")
     if outcome.errors:
         said.append(
@@ -246,14 +247,14 @@ def _header(attack: str, variant: str, queries: int | None) -> str:
     return textwrap.fill(", ".join(filter(None, (attack, variant, own))), _WIDTH)
 
 
-def _difference(finding: Finding) -> str:
+def _difference(claim: CheckedClaim) -> str:
     """With a sign where it is one."""
-    if math.isnan(finding.value):
+    if math.isnan(claim.value):
         return "-"
-    sign = "+" if len(finding.queries) > 1 else ""
-    if finding.low is None or finding.high is None:
-        return f"{finding.value:{sign}.1f} [few images]"
-    return f"{finding.value:{sign}.1f} [{finding.low:{sign}.0f}, {finding.high:{sign}.0f}]"
+    sign = "+" if len(claim.queries) > 1 else ""
+    if claim.low is None or claim.high is None:
+        return f"{claim.value:{sign}.1f} [few images]"
+    return f"{claim.value:{sign}.1f} [{claim.low:{sign}.0f}, {claim.high:{sign}.0f}]"
 
 
 def _text(cell: Cell) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -11,12 +10,11 @@ from rich.console import Group
 from rich.table import Table
 
 from brusle.evaluation.record import Setting
-from brusle.evaluation.statistics.rates import Rate
-from brusle.evaluation.statistics.summaries import Estimate, Summary
+from brusle.evaluation.statistics import Rate, Summary
 from brusle.evaluation.storing.runs import Run
-from brusle.report.comparison import Line, Section
-from brusle.report.content import pixels, pixels_within, span
-from brusle.report.gallery import count
+from brusle.report.comparison import Section
+from brusle.report.lines import Line
+from brusle.report.wording import count, estimate, number, pixels, pixels_within, span
 from brusle.terminal import escape
 
 FEWEST_COMPARED = (
@@ -241,20 +239,9 @@ def percent(rate: Rate) -> str:
     return f"{100 * rate.value:.0f} [dim]\\[{low}, {high}][/dim]"
 
 
-def estimate(found: Estimate, neutral: float, form: str, scale: float = 1) -> str:
-    """``+8.2* [+1.5, +14.9]``; the star says that the interval excludes ``neutral``."""
-    value, low, high = (f"{scale * x:{form}}" for x in (found.value, found.low, found.high))
-    return f"{value}{'*' if found.excludes(neutral) else ''} [{low}, {high}]"
-
-
 def varied(line: Line, name: str, form: str, scale: float = 1) -> str:
     """``+8.2, 1.3``: mean and standard deviation of a change over seeds; empty with one seed."""
     found = line.seeds.get(name)
     if found is None:
         return ""
     return f"{scale * found.mean:{form}}, {scale * found.std:{form.strip('+')}}"
-
-
-def number(value: float, digits: int) -> str:
-    """A number, or ``-`` if there is none."""
-    return "-" if math.isnan(value) else f"{value:.{digits}f}"

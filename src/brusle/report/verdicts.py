@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from brusle.evaluation.statistics.summaries import Comparison, Estimate, Match, compare_matches
+from brusle.evaluation.statistics import Comparison, Estimate, compare_matches
+from brusle.report.lines import ComparedRows, Line
 
 
 @dataclass(frozen=True)
@@ -34,28 +35,6 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Compared:
-    """A line that could be compared, with the rows that it was made of.
-
-    Attributes:
-        found: its comparison.
-        matches: its rows.
-        minimal: whether these are searches for the fewest pixels.
-    """
-
-    found: Comparison
-    matches: Sequence[Match]
-    minimal: bool
-
-    @property
-    def sign(self) -> int:
-        """1 if the other side is better beyond doubt, -1 if it is worse, 0 if nobody can tell."""
-        if self.minimal:
-            return -_direction(self.found.excess)
-        return _direction(self.found.difference)
-
-
-@dataclass(frozen=True)
 class Words:
     """How a verdict calls its sides: ``A succeeds more often than B``."""
 
@@ -66,29 +45,42 @@ class Words:
     where: str = ""
 
 
-def verdicts_on(lines: Sequence[Compared], words: Words) -> list[Verdict]:
+def verdicts_on(compared: Sequence[ComparedRows], words: Words) -> list[Verdict]:
     """One verdict on attacks with a pixel budget, and one on searches for the fewest pixels.
 
     Args:
-        lines: what was compared; there is no verdict of a kind that is not among them.
+        compared: lines; there is no verdict of a kind that is not among them, nor on those that
+            could not be compared.
         words: what the sides are called.
     """
     verdicts = []
     for minimal in (False, True):
-        some = [line for line in lines if line.minimal is minimal]
-        if not some:
-            continue
-        found = some[0].found
-        if len(some) > 1:
-            found = compare_matches([match for line in some for match in line.matches])
-        signs = [line.sign for line in some]
-        better, worse = signs.count(1), signs.count(-1)
-        text = _on_pixels(found, words) if minimal else _on_success(found, words)
-        if len(some) > 1:
-            more, less = ("fewer pixels", "more") if minimal else ("success is higher", "lower")
-            text += f"; {more} in {better} of {len(some)} settings, {less} in {worse or 'none'}"
-        verdicts.append(Verdict(f"{text}.", found, better, worse, len(some)))
+        some = [
+            one for one in compared if one.line.found is not None and one.line.minimal is minimal
+        ]
+        if some:
+            verdicts.append(_verdict(some, minimal, words))
     return verdicts
+
+
+def _verdict(compared: Sequence[ComparedRows], minimal: bool, words: Words) -> Verdict:
+    """What lines of a kind say together; all their pairs count."""
+    found = compared[0].line.found  # of a single line: no need to draw again
+    if found is None or len(compared) > 1:
+        found = compare_matches([match for one in compared for match in one.matches])
+    signs = [_sign(one.line) for one in compared]
+    better, worse, count = signs.count(1), signs.count(-1), len(compared)
+    text = _on_pixels(found, words) if minimal else _on_success(found, words)
+    if count > 1:
+        more, less = ("fewer pixels", "more") if minimal else ("success is higher", "lower")
+        text += f"; {more} in {better} of {count} settings, {less} in {worse or 'none'}"
+    return Verdict(f"{text}.", found, better, worse, count)
+
+
+def _sign(line: Line) -> int:
+    """1 if the other side is better beyond doubt, -1 if it is worse, 0 if nobody can tell."""
+    assert line.found is not None
+    return -_direction(line.found.excess) if line.minimal else _direction(line.found.difference)
 
 
 def _direction(change: Estimate) -> int:

@@ -1,14 +1,8 @@
 """Victims: the models under test, and how to get one by name."""
 
+from brusle.victims.adapting import resolve_device
 from brusle.victims.onnx import OnnxVictim, export_onnx
-from brusle.victims.registry import (
-    as_victim,
-    default_batch_size,
-    known_victims,
-    load_victim,
-    resolve_device,
-    risk,
-)
+from brusle.victims.registry import as_victim, known_victims, load_victim, risk
 from brusle.victims.wrappers import FunctionVictim, TorchVictim, normalised, timed, wrap
 
 __all__ = [
@@ -16,7 +10,6 @@ __all__ = [
     "OnnxVictim",
     "TorchVictim",
     "as_victim",
-    "default_batch_size",
     "export_onnx",
     "known_victims",
     "load_victim",

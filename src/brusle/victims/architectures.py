@@ -1,8 +1,9 @@
 """Nets whose weights come from the user's own file, under the names that such files use.
 
-Written out here so that a checkpoint needs no other package. The names of layers are those of the
-code bases that the files come from: the widely used CIFAR ResNet-18 with a 3x3 stem, the ResNet-9
-of blocks ``conv1`` to ``conv4`` with ``res1`` and ``res2``, torchvision's ResNet-50 and ViT-B/16.
+ResNet-50 and ViT-B/16 are torchvision's own. The others are in no package that can be installed, so
+they are written out, with the names of layers of the code bases that the files come from: the
+widely used CIFAR ResNet-18 with a 3x3 stem, and the ResNet-9 of blocks ``conv1`` to ``conv4`` with
+``res1`` and ``res2``.
 """
 
 from __future__ import annotations
@@ -12,13 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from brusle import zoo
 from brusle.data.cifar10 import CLASSES as CIFAR10
-from brusle.victims.options import IMAGENET, Normalisation
+from brusle.victims.options import IMAGENET, Normalisation, need
 from brusle.zoo.resnet import CIFAR10_MEAN, BasicBlock
 
 STL10 = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
@@ -70,119 +70,6 @@ class ResNet9(nn.Module):
         return logits
 
 
-class Bottleneck(nn.Module):
-    """A 1x1, a 3x3 and a 1x1 convolution beside a shortcut; the 3x3 has the stride."""
-
-    def __init__(self, channels_in: int, width: int, stride: int) -> None:
-        super().__init__()
-        channels_out = 4 * width
-        self.conv1 = nn.Conv2d(channels_in, width, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, stride, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.conv3 = nn.Conv2d(width, channels_out, 1, bias=False)
-        self.bn3 = nn.BatchNorm2d(channels_out)
-        self.downsample: nn.Module = nn.Identity()
-        if stride != 1 or channels_in != channels_out:
-            self.downsample = nn.Sequential(
-                nn.Conv2d(channels_in, channels_out, 1, stride, bias=False),
-                nn.BatchNorm2d(channels_out),
-            )
-
-    def forward(self, x: Tensor) -> Tensor:
-        out = F.relu(self.bn1(self.conv1(x)))
-        out = F.relu(self.bn2(self.conv2(out)))
-        return F.relu(self.bn3(self.conv3(out)) + self.downsample(x))
-
-
-class ResNet50(nn.Module):
-    """ResNet-50 for ImageNet (He et al., CVPR 2016)."""
-
-    def __init__(self, classes: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(3, 64, 7, 2, padding=3, bias=False)
-        self.bn1 = nn.BatchNorm2d(64)
-        self.layer1 = _stage(64, 64, blocks=3, stride=1)
-        self.layer2 = _stage(256, 128, blocks=4, stride=2)
-        self.layer3 = _stage(512, 256, blocks=6, stride=2)
-        self.layer4 = _stage(1024, 512, blocks=3, stride=2)
-        self.fc = nn.Linear(2048, classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 3, 2, padding=1)
-        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        logits: Tensor = self.fc(x.mean(dim=(2, 3)))
-        return logits
-
-
-class EncoderBlock(nn.Module):
-    """Attention and a two-layer net, each behind a layer norm and beside a shortcut."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.ln_1 = nn.LayerNorm(width, eps=1e-6)
-        self.self_attention = nn.MultiheadAttention(width, heads, batch_first=True)
-        self.ln_2 = nn.LayerNorm(width, eps=1e-6)
-        # the dropouts only keep the numbers of the layers
-        self.mlp = nn.Sequential(
-            nn.Linear(width, 4 * width),
-            nn.GELU(),
-            nn.Dropout(0.0),
-            nn.Linear(4 * width, width),
-            nn.Dropout(0.0),
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.ln_1(x)
-        x = x + self.self_attention(y, y, y, need_weights=False)[0]
-        result: Tensor = x + self.mlp(self.ln_2(x))
-        return result
-
-
-class Encoder(nn.Module):
-    """Learned positions, blocks, and a last layer norm."""
-
-    def __init__(self, tokens: int, width: int, depth: int, heads: int) -> None:
-        super().__init__()
-        self.pos_embedding = nn.Parameter(0.02 * torch.randn(1, tokens, width))
-        self.layers = nn.Sequential()
-        for number in range(depth):
-            self.layers.add_module(f"encoder_layer_{number}", EncoderBlock(width, heads))
-        self.ln = nn.LayerNorm(width, eps=1e-6)
-
-    def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.ln(self.layers(x + self.pos_embedding))
-        return result
-
-
-class VisionTransformer(nn.Module):
-    """ViT-B/16 (Dosovitskiy et al., ICLR 2021)."""
-
-    def __init__(
-        self,
-        classes: int,
-        size: int = 224,
-        patch: int = 16,
-        width: int = 768,
-        depth: int = 12,
-        heads: int = 12,
-    ) -> None:
-        super().__init__()
-        self.conv_proj = nn.Conv2d(3, width, patch, stride=patch)
-        self.class_token = nn.Parameter(torch.zeros(1, 1, width))
-        self.encoder = Encoder((size // patch) ** 2 + 1, width, depth, heads)
-        self.heads = nn.Sequential()
-        self.heads.add_module("head", nn.Linear(width, classes))
-
-    def forward(self, x: Tensor) -> Tensor:
-        patches = self.conv_proj(x).flatten(2).transpose(1, 2)
-        # not len(), which torch's older ONNX exporter takes for a constant
-        first = self.class_token.expand(patches.shape[0], -1, -1)
-        tokens = self.encoder(torch.cat([first, patches], 1))
-        logits: Tensor = self.heads(tokens[:, 0])
-        return logits
-
-
 @dataclass(frozen=True)
 class Architecture:
     """A net and what is known of the checkpoints for it.
@@ -223,16 +110,22 @@ def _convolution(channels_in: int, channels_out: int, pool: bool = False) -> nn.
     return nn.Sequential(*layers, nn.MaxPool2d(2)) if pool else nn.Sequential(*layers)
 
 
-def _stage(channels_in: int, width: int, blocks: int, stride: int) -> nn.Sequential:
-    rest = (Bottleneck(4 * width, width, 1) for _ in range(blocks - 1))
-    return nn.Sequential(Bottleneck(channels_in, width, stride), *rest)
+def _torchvisions(name: str) -> Callable[[int], nn.Module]:
+    """A net of torchvision, which is imported when one is built."""
+
+    def build(classes: int) -> nn.Module:
+        models = need("torchvision.models", f"torchvision's {name}")
+        net: nn.Module = models.get_model(name, weights=None, num_classes=classes)
+        return net
+
+    return build
 
 
 # What the checkpoints of the BruSLe paper were trained with. These deviations are the mean of each
 # image's own, and not those of all pixels (0.2470 0.2435 0.2616 and 0.2603 0.2566 0.2713).
 _CIFAR10_NORMALISATION = Normalisation(CIFAR10_MEAN, (0.2023, 0.1994, 0.2010))
 _STL10_NORMALISATION = Normalisation((0.4467, 0.4398, 0.4066), (0.2241, 0.2215, 0.2239))
-_RESNET50 = Architecture(ResNet50, 224, "fc.weight", IMAGENET)
+_RESNET50 = Architecture(_torchvisions("resnet50"), 224, "fc.weight", IMAGENET)
 
 ARCHITECTURES = {
     "resnet18-cifar": Architecture(
@@ -244,7 +137,7 @@ ARCHITECTURES = {
     "resnet50": _RESNET50,
     "resnet50-sin": _RESNET50,  # trained on Stylized-ImageNet: the same net
     "vit-b-16": Architecture(
-        VisionTransformer, 224, "heads.head.weight", IMAGENET, rename=_new_mlp
+        _torchvisions("vit_b_16"), 224, "heads.head.weight", IMAGENET, rename=_new_mlp
     ),
     "resnet20": Architecture(partial(zoo.build, "resnet20"), 32, "head.weight", None, CIFAR10),
     "vit": Architecture(partial(zoo.build, "vit"), 32, "head.weight", None, CIFAR10),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -15,12 +14,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from brusle.calls import same_folder
-from brusle.errors import BrusleError, InputError, VictimError, first_line
-from brusle.leaving import no_hard_exit
-from brusle.names import Name, plain_value
-from brusle.oracle import Victim
-from brusle.victims.registry import as_victim
+from brusle.errors import InputError, VictimError
+from brusle.foreign import foreign_code, load_plugin
+from brusle.names import Name
+from brusle.victim import Victim
+from brusle.victims.adapting import adapt
 from brusle.victims.wrappers import named
 
 
@@ -34,40 +32,40 @@ def from_python(name: Name, device: torch.device) -> Victim:
         factory = getattr(module, factory_name, None)
         if not callable(factory):
             raise InputError(f"{module_name} has no function {factory_name}")
-        with _own_code(f"{name.text} failed"):
-            result = factory(**_options(name))
-    return _victim(result, name, device)
+        with foreign_code(f"{name.text} failed", VictimError):
+            result = factory(**name.take_all())
+    return returned_victim(result, name.text, device)
 
 
-def place_of(name: Name) -> str:
+def origin_of(name: Name) -> str:
     """Where the module that ``name`` asks for is, for a message; it is not imported."""
     package = name.rest.partition(":")[0].partition(".")[0]
     found = PathFinder.find_spec(package, [os.getcwd(), *sys.path])
     return f" (found in {found.origin})" if found and found.origin else ""
 
 
-def from_plugin(name: Name, device: torch.device, point: EntryPoint) -> Victim:
+def from_plugin(point: EntryPoint, name: Name, device: torch.device) -> Victim:
     """What another package's loader returns for what stands behind the colon."""
-    with _own_code(f"{name.text} failed in {point.value}"):
-        result = point.load()(name.rest, device, **_options(name))
-    return _victim(result, name, device)
+    load = load_plugin(point, "the victim", VictimError)
+    with foreign_code(f"{name.text} failed in {point.value}", VictimError):
+        result = load(name.rest, device, **name.take_all())
+    return returned_victim(result, name.text, device)
 
 
-def _victim(result: Any, name: Name, device: torch.device) -> Victim:
-    """A module goes to ``device``, victims stay; either gets the name that it was asked for by."""
+def returned_victim(result: Any, name: str, device: torch.device) -> Victim:
+    """What foreign code returned, as a victim of the name that it was asked for by.
+
+    A module goes to ``device``, victims stay where they are.
+    """
     try:
-        victim = as_victim(result, str(device) if isinstance(result, nn.Module) else "auto")
+        victim = adapt(result, str(device) if isinstance(result, nn.Module) else "auto")
     except InputError as error:
-        raise VictimError(f"{name.text} returned something unusable: {error}") from error
-    return named(victim, name.text)
-
-
-def _options(name: Name) -> dict[str, Any]:
-    return {option: plain_value(text) for option, text in name.options.items()}
+        raise VictimError(f"{name} returned something unusable: {error}") from error
+    return named(victim, name)
 
 
 def _import(module: str, name: Name) -> Any:
-    with _own_code(f"{name.text} failed"):
+    with foreign_code(f"{name.text} failed", VictimError):
         try:
             return import_module(module)
         except ModuleNotFoundError as error:
@@ -80,18 +78,6 @@ def _import(module: str, name: Name) -> Any:
 
 
 @contextmanager
-def _own_code(failure: str) -> Iterator[None]:
-    """Whatever is raised here is the victim's failure, also an attempt to end the program."""
-    try:
-        with no_hard_exit(), same_folder():
-            yield
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise VictimError(f"{failure}: {_told(error)}") from error
-
-
-@contextmanager
 def _current_folder_first() -> Iterator[None]:
     """Find modules beside the user, as ``python -m`` does; scripts of commands do not."""
     folder = os.getcwd()
@@ -100,18 +86,3 @@ def _current_folder_first() -> Iterator[None]:
         yield
     finally:
         sys.path.remove(folder)
-
-
-def _told(error: BaseException) -> str:
-    """Type, message and the line of the caller's code at which an error arose."""
-    if isinstance(error, SyntaxError):
-        return f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})"
-    if isinstance(error, BrusleError):
-        return str(error)
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = (__file__, import_module.__code__.co_filename, "<frozen")
-    own = [
-        f for f in frames if not f.filename.startswith(ours) and "site-packages" not in f.filename
-    ]
-    where = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
-    return first_line(error) + where

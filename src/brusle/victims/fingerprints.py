@@ -29,6 +29,29 @@ _COMPRESSED = {
 }
 
 
+def fingerprint(victim: Any) -> str:
+    """A hash of the weights of a victim, behind its defences; empty if it cannot be told.
+
+    Victims that are no torch modules may say it themselves, in an attribute ``fingerprint``.
+    """
+    while hasattr(victim, "victim"):
+        victim = victim.victim
+    module = getattr(victim, "module", None)
+    if isinstance(module, nn.Module):
+        return digest(module)
+    return str(getattr(victim, "fingerprint", ""))
+
+
+def notes_on_weights(weights: str) -> list[str]:
+    """What a reader should know of a `fingerprint`."""
+    if not weights.endswith(UNSURE):
+        return []
+    return [
+        "a part of the victim's state cannot be compared (it holds something that cannot be taken "
+        "apart, or does not tell its state): if only that changes, results of both are mixed"
+    ]
+
+
 def digest(module: nn.Module) -> str:
     """A short hash of all weights, statistics and other state of a net.
 
@@ -39,7 +62,9 @@ def digest(module: nn.Module) -> str:
         VictimError: a weight has no values, as before the first call of a lazy module.
     """
     state = _State()
-    for name, value in sorted(_told(module, state).items(), key=lambda item: str(item[0])):
+    for name, value in sorted(
+        _reported_state(module, state).items(), key=lambda item: str(item[0])
+    ):
         state.whole.update(str(name).encode())
         if isinstance(value, Tensor):
             _check_values(value, str(name))
@@ -130,9 +155,9 @@ class _State:
         self._add_all("object", [make, arguments, state, list(items or ()), list(pairs or ())])
 
     def _add_all(self, kind: str, values: Iterable[Any]) -> None:
-        some = list(values)
-        self._write(kind, str(len(some)))
-        for one in some:
+        parts = list(values)
+        self._write(kind, str(len(parts)))
+        for one in parts:
             self.add(one)
 
     def _give_up(self, value: Any) -> None:
@@ -145,7 +170,7 @@ class _State:
         self.whole.update(f"<{kind} {len(raw)}>".encode() + raw)
 
 
-def _told(module: nn.Module, state: _State) -> Mapping[Any, Any]:
+def _reported_state(module: nn.Module, state: _State) -> Mapping[Any, Any]:
     """What a module says of its state; if it says nothing, its parameters and buffers."""
     try:
         told = module.state_dict()

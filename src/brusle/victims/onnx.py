@@ -15,9 +15,9 @@ from torch import Tensor
 
 from brusle.data.images import Framing, Shape
 from brusle.errors import InputError, VictimError, first_line
-from brusle.goals import Output
 from brusle.names import Name, hint
 from brusle.normalisation import normalise
+from brusle.scores import Output
 from brusle.victims.batches import in_fixed_batches
 from brusle.victims.fingerprints import digest
 from brusle.victims.options import (

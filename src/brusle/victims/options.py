@@ -16,8 +16,8 @@ from torch import nn
 from brusle.data.images import Framing
 from brusle.errors import InputError, VictimError, first_line
 from brusle.files import refuse_special
-from brusle.goals import Output
 from brusle.names import Name
+from brusle.scores import Output
 from brusle.victims.wrappers import TorchVictim, normalised
 
 _AUTOATTACK = "git+https://github.com/fra31/auto-attack"
@@ -25,6 +25,8 @@ _INSTALL = {
     "autoattack": _AUTOATTACK,
     "pkg_resources": "'setuptools<81'",
     "robustbench": f"robustbench 'setuptools<81' {_AUTOATTACK}",
+    "timm": '"brusle[timm]"',
+    "torchvision": '"brusle[torchvision]"',
 }
 
 

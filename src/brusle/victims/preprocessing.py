@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from brusle.names import Name
-from brusle.oracle import Victim
+from brusle.victim import Victim
 from brusle.victims.onnx import OnnxVictim
 from brusle.victims.options import IMAGENET, Normalisation
 from brusle.victims.wrappers import TorchVictim, _Normalise

@@ -14,9 +14,9 @@ from brusle import normalisation
 from brusle.allocation import keep_freed_memory
 from brusle.data.images import Framing
 from brusle.errors import InputError, VictimError
-from brusle.goals import Output
-from brusle.oracle import Victim, traits
+from brusle.scores import Output
 from brusle.trouble import PATIENCE, Patience
+from brusle.victim import Victim, traits
 from brusle.victims.borrowing import Placed, evaluating
 from brusle.victims.fusion import Fused
 
@@ -165,8 +165,8 @@ class FunctionVictim:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A victim as it was asked for, by name and with patience; all else is the victim's own.
+class VictimView:
+    """A victim under another name or with other patience; all else is the victim's own.
 
     Runs are stored under the name of their victim, and it is opened again by that name.
 
@@ -207,7 +207,7 @@ def named(victim: Victim, name: str) -> Victim:
         return victim
     if isinstance(victim, TorchVictim | FunctionVictim):
         return replace(victim, name=name)
-    return Asked(victim, name, traits(victim).patience)
+    return VictimView(victim, name, traits(victim).patience)
 
 
 def timed(victim: Victim, seconds: float | None) -> Victim:
@@ -222,7 +222,7 @@ def timed(victim: Victim, seconds: float | None) -> Victim:
     """
     if seconds is None:
         return victim
-    return Asked(victim, victim.name, replace(traits(victim).patience, call=seconds))
+    return VictimView(victim, victim.name, replace(traits(victim).patience, call=seconds))
 
 
 def wrap(

@@ -15,16 +15,19 @@ remembered, and the inverse of their covariance is updated in place when one rep
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from brusle.attacks.base import SparseAttack, require_integer
+from annotated_types import Ge, Gt
+
+from brusle.attacks.base import SparseAttack
+from brusle.attacks.options import Count
 from brusle.attacks.pixel_bandit.masks import MaskBandit
 from brusle.attacks.pixel_bandit.prior import Prior
 from brusle.attacks.pixel_bandit.search import Bandit
 from brusle.attacks.pixel_bandit.swaps import SwapBandit
-from brusle.errors import InputError
-from brusle.goals import Loss
 from brusle.problems import Problems
-from brusle.search import Search
+from brusle.scores import Loss, Meaning
+from brusle.search import Behaviour, Search
 
 __all__ = ["Bandit", "PixelBandit"]
 
@@ -42,24 +45,19 @@ class PixelBandit(SparseAttack):
         memory: observations that the model remembers; None is 100 in small images and 300 in large.
     """
 
-    initial: int = 2
-    length: float | None = None
-    decay: float = 0.2
-    memory: int | None = None
+    initial: Count = 2
+    length: Annotated[float, Gt(0)] | None = None
+    decay: Annotated[float, Gt(0)] = 0.2
+    memory: Annotated[int, Ge(2)] | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_integer("initial", self.initial, least=1)
-        if self.memory is not None:
-            require_integer("memory", self.memory, least=2)
-        if self.length is not None and not self.length > 0:
-            raise InputError(f"length is {self.length}: it must be above 0")
-        if not self.decay > 0:
-            raise InputError(f"decay is {self.decay}: it must be above 0")
+    @property
+    def behaviour(self) -> Behaviour:
+        """A warm start takes the place of all random masks."""
+        return Behaviour(resumes_at=self.initial - 1)
 
-    def loss_for(self, targeted: bool) -> Loss:
+    def loss_for(self, targeted: bool, meaning: Meaning) -> Loss:
         """Cross-entropy, which falls as the log-odds rise."""
-        return "ce"
+        return meaning.loss("auto", "ce")
 
     def start(self, problems: Problems, seed: int, restart: int) -> Search:
         """Nothing is known yet. An image is small if every pixel is a cell of its own."""

@@ -21,8 +21,9 @@ from torch import Tensor
 
 from brusle import rng
 from brusle.attacks.pixel_bandit.prior import Prior
-from brusle.attacks.pixel_bandit.search import FIELD, NOISE, RESIDUAL, SIGN, Bandit
+from brusle.attacks.pixel_bandit.search import Bandit
 from brusle.problems import Problems
+from brusle.rng import Purpose
 from brusle.search import Feedback
 
 if TYPE_CHECKING:
@@ -70,14 +71,14 @@ class MaskBandit(Bandit):
             noise=torch.full_like(fields["loss"], _NOISE),
         )
 
-    def _propose(self) -> tuple[Tensor, Tensor]:
+    def _propose(self, step: Tensor) -> tuple[Tensor, Tensor]:
         """Take out of the best mask what it misses least, and put in what promises most."""
         n, b = self.best_pixel.shape
-        effect, learned = self._draw()
+        effect, learned = self._draw(step)
         own, others = self._familiar(learned)
         worst = (self._shares(effect) + own).argsort(dim=1, stable=True)
         pixel, colour = self.best_pixel.gather(1, worst), self.best_colour.gather(1, worst)
-        swaps = self._swaps()
+        swaps = self._swaps(step)
         swapped = torch.arange(b, device=swaps.device) < swaps[:, None]
         candidates = torch.arange(self.prior.count, device=swaps.device).expand(n, -1)
         value = self._beside(effect, pixel, colour, ~swapped) + others
@@ -88,14 +89,15 @@ class MaskBandit(Bandit):
         take = swapped & (top > -torch.inf)
         return torch.where(take, at, pixel), torch.where(take, paint.gather(1, at), colour)
 
-    def _draw(self) -> tuple[Tensor, Tensor]:
+    def _draw(self, step: Tensor) -> tuple[Tensor, Tensor]:
         """A draw of all effects, ``(n, k, cells)``, and the weights of the mean."""
-        numbers = self._numbers(FIELD, self.prior.fields * self.prior.count)
+        numbers = self._numbers(step, Purpose.BANDIT_FIELD, self.prior.fields * self.prior.count)
         drawn = self.prior.loading @ self.prior.draw(numbers)
-        residual = self._numbers(RESIDUAL, _FEATURES)
+        residual = self._numbers(step, Purpose.BANDIT_RESIDUAL, _FEATURES)
         share = _RESIDUAL_SHARE * self.settings.pixels / _FEATURES
         wrong = math.sqrt(share) * (self.parity @ residual[:, :, None])[:, :, 0]
-        noise = self.noise.sqrt()[:, None] * self._numbers(NOISE, self.z.shape[1])
+        numbers = self._numbers(step, Purpose.BANDIT_NOISE, self.z.shape[1])
+        noise = self.noise.sqrt()[:, None] * numbers
         weight, scale, learned = self._weights(self._look_up(drawn) + wrong + noise)
         return self._posterior(weight) + scale[:, :, None] * drawn, learned
 
@@ -163,18 +165,18 @@ class MaskBandit(Bandit):
         b = self.settings.pixels
         return _RESIDUAL_SHARE * b * torch.exp((shared - b).float() / (_RESIDUAL_REACH * b))
 
-    def _swaps(self) -> Tensor:
+    def _swaps(self, step: Tensor) -> Tensor:
         """``(n,)``: how many elements change; it falls from all to one."""
-        b, age = self.settings.pixels, (self.asked - self.settings.initial).clamp_min(0)
+        b, age = self.settings.pixels, (step - self.settings.initial).clamp_min(0)
         falling = torch.exp(-self.settings.decay * age.double())
         return (1 + (b - 1) * falling).round().long()
 
-    def tell(self, feedback: Feedback) -> None:
+    def tell(self, step: Tensor, feedback: Feedback) -> None:
         """With noise, the best mask is not the one with the best answer, but the likeliest one."""
-        super().tell(feedback)
+        super().tell(step, feedback)
         if not feedback.randomised:
             return
-        self._review_noise()
+        self._review_noise(step + 1)
         y = self._observed()
         added = (self.noise - _NOISE)[:, None] * (self.inverse @ y[:, :, None])[:, :, 0]
         rows = torch.arange(len(y), device=y.device)
@@ -185,13 +187,13 @@ class MaskBandit(Bandit):
         self.best_z = self.z[rows, slot] + self.first
         self.tried = self.tried & same[:, None, None]
 
-    def _review_noise(self) -> None:
+    def _review_noise(self, step: Tensor) -> None:
         """Now and then, take the noise under which the observations are likeliest.
 
         Only for victims that say they are randomised: what the model gets wrong about others looks
         like noise, too, but comes again in the same place.
         """
-        rows = (self.asked % _REVIEW == 0).nonzero()[:, 0]
+        rows = (step % _REVIEW == 0).nonzero()[:, 0]
         if not len(rows):
             return
         here = self.pick(rows)
@@ -209,14 +211,14 @@ class MaskBandit(Bandit):
         self.covariance[rows] = bare + torch.diag_embed(noise[:, None] * known)
         self._invert(rows)
 
-    def _learn(self, z: Tensor, better: Tensor) -> None:
+    def _learn(self, step: Tensor, z: Tensor, better: Tensor) -> None:
         """The mask goes into the next slot; random ones also count for the constant."""
         new = (self.counted == 0).double()
         self.first = self.first + new * (z - self.first)
-        random = torch.maximum(self.initial().double()[:, None], new)
+        random = torch.maximum(self.initial(step).double()[:, None], new)
         self.base = self.base + random * (z - self.first)
         self.counted = self.counted + random
-        rows, slot = self._free_slot()
+        rows, slot = self._free_slot(step)
         scale = self.prior.scale(self.images, self.new_pixel, self.new_colour)
         size = scale / self._crowd(self.new_pixel)
         effect = self._index(self.new_pixel, self.new_colour)
@@ -228,13 +230,15 @@ class MaskBandit(Bandit):
         alike = self._look_up(self._alike(effect, size))
         shared = (self._places(self.new_pixel, self.new_colour) >= 0).sum(2)
         alike = (alike + self._kinship(shared)).double() + _CONSTANT
-        self._add(slot, alike, self.noise)
+        self._add(step, slot, alike, self.noise)
 
     def _signs(self) -> Tensor:
         """``(n, features)``: products of the random signs of the elements of the new mask."""
         elements = self.new_pixel * len(self.prior.colours) + self.new_colour
         stream = rng.streams(0, elements.flatten())
         mean = math.exp(-1 / (2 * _RESIDUAL_REACH * self.settings.pixels))
-        negative = rng.bits(stream, 0, SIGN, _FEATURES) >= int((1 + mean) / 2 * 2**31)
+        negative = rng.bits(stream, 0, Purpose.BANDIT_SIGN, _FEATURES) >= int(
+            (1 + mean) / 2 * 2**31
+        )
         odd = negative.view(*elements.shape, _FEATURES).sum(1) % 2
         return 1.0 - 2.0 * odd.float()

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from brusle import rng
 from brusle.attacks.pixel_bandit.prior import Prior
-from brusle.problems import Edits, Problems
+from brusle.problems import Candidates, Edits, Problems
+from brusle.rng import Purpose
 from brusle.search import Feedback, Search
 
 if TYPE_CHECKING:
     from brusle.attacks.pixel_bandit import PixelBandit
 
-PLACE, PAINT, FIELD, RESIDUAL, NOISE, CELL, SIGN = range(7)  # tags of random numbers
 DARING = 0.6  # how far draws stray from the mean, in standard deviations
 PART = 16  # elements that are summed at once
 _CLASSES = 10  # scores that the model listens to
@@ -38,7 +38,6 @@ class Bandit(Search):
     stream: Tensor
     images: Tensor  # (n, pixels, c)
     aim: Tensor  # (n,): target, or label
-    asked: Tensor  # (n,) queries so far
     pixel: Tensor  # (n, slots, elements): what is remembered
     colour: Tensor  # (n, slots, elements)
     effect: Tensor  # (n, slots, elements): which of all effects are theirs, see `_index`
@@ -56,7 +55,6 @@ class Bandit(Search):
     loss: Tensor  # (n,) of the best mask; inf before the first answer
     new_pixel: Tensor  # (n, B): the mask just asked
     new_colour: Tensor  # (n, B)
-    given: Tensor  # (n,) bool: the best mask was given (`resume_from`) and has not been asked yet
     tried: Tensor  # (n, k, cells) bool: put into the best mask in vain
 
     @staticmethod
@@ -75,7 +73,6 @@ class Bandit(Search):
             "stream": rng.streams(seed, problems.ids, restart),
             "images": problems.flat_images,
             "aim": problems.labels if problems.targets is None else problems.targets,
-            "asked": whole[:, 0].clone(),
             "classes": scores.long(),
             "heard": scores.bool(),
             "floor": scores[:, :1].clone(),
@@ -85,7 +82,6 @@ class Bandit(Search):
             "loss": scores[:, 0] + torch.inf,
             "new_pixel": whole.clone(),
             "new_colour": whole,
-            "given": scores[:, 0].bool(),
             "tried": scores.new_zeros(n, len(prior.colours), prior.count).bool(),
         }
 
@@ -108,42 +104,39 @@ class Bandit(Search):
             "inverse": real(slots, slots),
         }
 
-    def ask(self) -> Edits:
+    def initial(self, step: Tensor) -> Tensor:
+        """``(n,)``: the first masks are random."""
+        return step < self.settings.initial
+
+    def ask(self, step: Tensor) -> Edits:
         """Random masks first, then swaps by drawn effects."""
-        initial = self.initial()
+        initial = self.initial(step)
         if not bool(initial.all()):
-            self.new_pixel, self.new_colour = self._propose()
-        random = (initial & ~self.given).nonzero()[:, 0]
+            self.new_pixel, self.new_colour = self._propose(step)
+        random = initial.nonzero()[:, 0]
         if len(random):
-            self.new_pixel[random], self.new_colour[random] = self._random_masks(random)
-        self.new_pixel[self.given] = self.best_pixel[self.given]
-        self.new_colour[self.given] = self.best_colour[self.given]
+            masks = self._random_masks(random, step[random])
+            self.new_pixel[random], self.new_colour[random] = masks
         return Edits(self.new_pixel, self.prior.colours[self.new_colour])
 
-    def initial(self) -> Tensor:
-        """``(n,)``: the first masks are random."""
-        return self.asked < self.settings.initial
-
-    def resume_from(self, edits: Edits) -> None:
+    def resume(self, edits: Edits) -> Candidates:
         """Take the pixels as the best mask, in the nearest corner colours."""
         distance = (edits.colour[:, :, None] - self.prior.colours).abs().sum(3)
         self.best_pixel, self.best_colour = edits.index, distance.argmin(2)
-        self.given = torch.ones_like(self.given)
-        self.asked = self.asked + self.settings.initial - 1
+        self.new_pixel, self.new_colour = self.best_pixel.clone(), self.best_colour.clone()
+        return Edits(self.new_pixel, self.prior.colours[self.new_colour])
 
-    def tell(self, feedback: Feedback) -> None:
+    def tell(self, step: Tensor, feedback: Feedback) -> None:
         """Remember the mask and its scores; it may be the best."""
         self._listen(feedback)
         z = self._scores(feedback)
         better = feedback.loss < self.loss
-        self._learn(z, better)
-        self._rule_out(better)
+        self._learn(step, z, better)
+        self._rule_out(better, self.initial(step))
         self.best_pixel = torch.where(better[:, None], self.new_pixel, self.best_pixel)
         self.best_colour = torch.where(better[:, None], self.new_colour, self.best_colour)
         self.best_z = torch.where(better[:, None], z, self.best_z)
         self.loss = torch.where(better, feedback.loss, self.loss)
-        self.asked = self.asked + 1
-        self.given = torch.zeros_like(self.given)
 
     def expected_effects(self) -> Tensor:
         """``(n, k, pixels)``: the posterior mean of the effect of every pixel in every colour.
@@ -157,14 +150,15 @@ class Bandit(Search):
         effect = self._posterior(weight.float())[:, :, self.prior.cell_of] * scale
         return effect.masked_fill(scale == -torch.inf, torch.nan)
 
-    def _propose(self) -> tuple[Tensor, Tensor]:
+    def _propose(self, step: Tensor) -> tuple[Tensor, Tensor]:
         """The next masks, by what is known."""
         raise NotImplementedError
 
-    def _learn(self, z: Tensor, better: Tensor) -> None:
+    def _learn(self, step: Tensor, z: Tensor, better: Tensor) -> None:
         """Put the scores of the mask just asked into the model.
 
         Args:
+            step: ``(n,)``.
             z: ``(n, classes)``.
             better: ``(n,)``: it is the best so far.
         """
@@ -174,14 +168,14 @@ class Bandit(Search):
         """``(n, slots)``: observations as numbers, 0 where there are none."""
         raise NotImplementedError
 
-    def _random_masks(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _random_masks(self, rows: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
         """Pixels by the square of their prior scale, and colours that are not their own."""
-        stream, step, b = self.stream[rows], self.asked[rows], self.settings.pixels
+        stream, b = self.stream[rows], self.settings.pixels
         weight = self.prior.centre.square()
-        race = rng.exponential(rng.bits(stream, step, PLACE, len(weight))) / weight
+        race = rng.exponential(rng.bits(stream, step, Purpose.BANDIT_PLACE, len(weight))) / weight
         pixel = rng.winners(race, b)
         count = len(self.prior.colours)
-        colour = rng.bits(stream, step, PAINT, b).long() % count
+        colour = rng.bits(stream, step, Purpose.BANDIT_PAINT, b).long() % count
         own = self.images[rows].gather(1, pixel[:, :, None].expand(-1, -1, self.images.shape[2]))
         same = (self.prior.colours[colour] == own).all(2)
         return pixel, torch.where(same, count - 1 - colour, colour)  # the opposite corner
@@ -207,11 +201,11 @@ class Bandit(Search):
         value = value.masked_fill((there == k) | (there == every), -torch.inf)
         return unless_all(value, self.tried)
 
-    def _rule_out(self, better: Tensor) -> None:
+    def _rule_out(self, better: Tensor, initial: Tensor) -> None:
         """Elements of a mask that was not better are tried; a better one makes all new."""
         n, k, cells = self.tried.shape
         element = self._index(self.new_pixel, self.new_colour)
-        chosen = (~self.initial())[:, None].expand_as(element)
+        chosen = (~initial)[:, None].expand_as(element)
         tried = self.tried.view(n, -1).scatter(1, element, chosen)
         self.tried = (tried & ~better[:, None]).view(n, k, cells)
 
@@ -224,12 +218,12 @@ class Bandit(Search):
         scale = self.prior.scale(self.images, pixel, colour)
         return effect.flatten(1).gather(1, self._index(pixel, colour)) * scale
 
-    def _numbers(self, tag: int, count: int) -> Tensor:
+    def _numbers(self, step: Tensor | int, purpose: Purpose, count: int) -> Tensor:
         """``(n, count)`` independent numbers of mean 0 and variance 1.
 
         They are uniform: sums of many are normal, and only sums are used.
         """
-        numbers = rng.uniform(rng.bits(self.stream, self.asked, tag, count))
+        numbers = rng.uniform(rng.bits(self.stream, step, purpose, count))
         return (numbers.float() - 0.5) * math.sqrt(12)
 
     def _weights(self, said: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -307,7 +301,7 @@ class Bandit(Search):
         new = self.loss == torch.inf
         if not bool(new.any()):
             return
-        scores = feedback.scores.double()
+        scores = feedback.scores.values.double()
         others = scores.scatter(1, self.aim[:, None], -torch.inf)
         count = min(_CLASSES, scores.shape[1])
         chosen = torch.cat([self.aim[:, None], others.topk(count - 1, 1).indices], 1)
@@ -319,16 +313,16 @@ class Bandit(Search):
 
     def _scores(self, feedback: Feedback) -> Tensor:
         """``(n, classes)``: logits or log-probabilities of the classes that are listened to."""
-        scores = feedback.scores.double()
-        if feedback.output == "probabilities":
+        scores = feedback.scores.values.double()
+        if feedback.scores.meaning.output == "probabilities":
             scores = scores.clamp_min(self.floor).log()
         return scores.gather(1, self.classes)
 
-    def _free_slot(self) -> tuple[Tensor, Tensor]:
+    def _free_slot(self, step: Tensor) -> tuple[Tensor, Tensor]:
         """Rows, and the slot of each that is next; what was in it is taken out of the inverse."""
         n, slots = self.known.shape
-        rows, slot = torch.arange(n, device=self.asked.device), self.asked % slots
-        if int(self.asked.max()) >= slots:
+        rows, slot = torch.arange(n, device=step.device), step % slots
+        if int(step.max()) >= slots:
             column = self.inverse[rows, slot]
             own = column[rows, slot][:, None]
             factor = torch.where(own > 0, -column / own, 0.0)
@@ -337,10 +331,11 @@ class Bandit(Search):
             self.inverse[rows, :, slot] = 0.0
         return rows, slot
 
-    def _add(self, slot: Tensor, alike: Tensor, noise: Tensor) -> None:
+    def _add(self, step: Tensor, slot: Tensor, alike: Tensor, noise: Tensor) -> None:
         """Put the observation in ``slot`` into the inverse, if there is one.
 
         Args:
+            step: ``(n,)``.
             slot: ``(n,)``.
             alike: ``(n, slots)`` covariance with all observations, and with itself but for noise.
             noise: ``(n,)`` its variance.
@@ -358,7 +353,7 @@ class Bandit(Search):
         v[rows, slot] = -there
         self.inverse.baddbmm_(v[:, :, None], (v / left[:, None])[:, None])
         # replacing observations adds up rounding errors, so now and then the inverse is made anew
-        stale = (self.asked > self.known.shape[1]) & (self.asked % _REFRESH == 0)
+        stale = (step > self.known.shape[1]) & (step % _REFRESH == 0)
         if bool(stale.any()):
             self._invert(stale.nonzero()[:, 0])
 

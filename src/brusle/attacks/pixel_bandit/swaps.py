@@ -27,18 +27,9 @@ from torch import Tensor
 
 from brusle import rng
 from brusle.attacks.pixel_bandit.prior import Prior
-from brusle.attacks.pixel_bandit.search import (
-    CELL,
-    FIELD,
-    NOISE,
-    PART,
-    RESIDUAL,
-    SIGN,
-    Bandit,
-    total,
-    unless_all,
-)
+from brusle.attacks.pixel_bandit.search import PART, Bandit, total, unless_all
 from brusle.problems import Problems
+from brusle.rng import Purpose
 
 if TYPE_CHECKING:
     from brusle.attacks.pixel_bandit import PixelBandit
@@ -89,20 +80,21 @@ class SwapBandit(Bandit):
             new_paint=elements.clone(),
             new_weight=elements.float(),
         )
-        numbers = search._numbers(RESIDUAL, search.basis.shape[1] * search.basis.shape[2])
+        count = search.basis.shape[1] * search.basis.shape[2]
+        numbers = search._numbers(0, Purpose.BANDIT_RESIDUAL, count)
         search.basis = prior.draw(numbers).view_as(search.basis)
         return search
 
-    def _propose(self) -> tuple[Tensor, Tensor]:
+    def _propose(self, step: Tensor) -> tuple[Tensor, Tensor]:
         """Take out of the best mask what it misses least, put in what promises most, well apart."""
         b = self.settings.pixels
-        effect, own = self._draw()
+        effect, own = self._draw(step)
         value = self._effects(effect, self.best_pixel, self.best_colour) + own
         worst = value.argsort(dim=1, stable=True)
         pixel, colour = self.best_pixel.gather(1, worst), self.best_colour.gather(1, worst)
         most = self.new_swap.shape[1] // 2
         swapped = torch.arange(b, device=pixel.device) < self.radius.round()[:, None]
-        candidates = self._candidates()
+        candidates = self._candidates(step)
         scale = self.prior.scales(self.images, candidates)
         value = torch.where(scale > 0, effect * scale, scale)
         none = torch.zeros_like(swapped)
@@ -118,7 +110,7 @@ class SwapBandit(Bandit):
         colour[:, :most] = torch.where(take, painted, colour[:, :most])
         return pixel, colour
 
-    def _draw(self) -> tuple[Tensor, Tensor]:
+    def _draw(self, step: Tensor) -> tuple[Tensor, Tensor]:
         """A draw from the posterior.
 
         Returns:
@@ -126,12 +118,12 @@ class SwapBandit(Bandit):
             ``(n, B)``: the own parts of the elements of the best mask.
         """
         n, slots = self.known.shape
-        mix = self._numbers(FIELD, 2 * _BASIS) / math.sqrt(_BASIS)
+        mix = self._numbers(step, Purpose.BANDIT_FIELD, 2 * _BASIS) / math.sqrt(_BASIS)
         fields = (mix[:, None, :_BASIS] @ self.basis).view(n, self.prior.fields, -1)
         drawn = self.prior.loading @ fields
         signs = self._signs(self.best_pixel, self.best_colour)
         own = math.sqrt(_OWN) * (signs @ mix[:, _BASIS:, None])[:, :, 0]
-        numbers = self._numbers(NOISE, slots + 1)
+        numbers = self._numbers(step, Purpose.BANDIT_NOISE, slots + 1)
         noise = self._noise(self.swaps).sqrt() * numbers[:, 1:]
         toll = math.sqrt(_TOLL) * self.swaps * numbers[:, :1]
         said = (self.said @ mix[:, :, None])[:, :, 0]
@@ -156,11 +148,11 @@ class SwapBandit(Bandit):
         """Changes of the scores."""
         return (self.z @ self._direction())[:, :, 0] * self.known
 
-    def _candidates(self) -> Tensor:
+    def _candidates(self, step: Tensor) -> Tensor:
         """``(n, cells)``: a random pixel of each cell."""
         (h, w), (rows, columns), side = self.prior.size, self.prior.cells, self.prior.side
         count = rows * columns
-        numbers = rng.bits(self.stream, self.asked, CELL, count) % side**2
+        numbers = rng.bits(self.stream, step, Purpose.BANDIT_CELL, count) % side**2
         cell = torch.arange(count, device=numbers.device)
         row = (cell // columns * side + numbers // side).clamp_max(h - 1)
         column = (cell % columns * side + numbers % side).clamp_max(w - 1)
@@ -169,14 +161,14 @@ class SwapBandit(Bandit):
     def _signs(self, pixel: Tensor, colour: Tensor) -> Tensor:
         """``(n, m, draws)``: random signs of elements; a mix of them is a draw of own parts."""
         elements = pixel * len(self.prior.colours) + colour
-        number = rng.bits(rng.streams(0, elements.flatten()), 0, SIGN, 1)
+        number = rng.bits(rng.streams(0, elements.flatten()), 0, Purpose.BANDIT_SIGN, 1)
         bits = number >> torch.arange(_BASIS, device=number.device).int() & 1
         return 1.0 - 2.0 * bits.float().view(*elements.shape, _BASIS)
 
-    def _learn(self, z: Tensor, better: Tensor) -> None:
+    def _learn(self, step: Tensor, z: Tensor, better: Tensor) -> None:
         """The swaps go into the next slot, unless the mask was random."""
-        rows, slot = self._free_slot()
-        chosen = ~self.initial()
+        rows, slot = self._free_slot(step)
+        chosen = ~self.initial(step)
         weight = self.new_weight * chosen[:, None]
         size = weight * self.prior.scale(self.images, self.new_swap, self.new_paint)
         effect = self._index(self.new_swap, self.new_paint)
@@ -192,7 +184,8 @@ class SwapBandit(Bandit):
         shared = size.gather(1, place.clamp_min(0).flatten(1)).view_as(place)
         shared = torch.where(place >= 0, shared * self.size[:, :, : place.shape[2]], 0.0)
         alike = alike + _OWN * total(shared)
-        self._add(slot, alike + _TOLL * swaps[:, None] * self.swaps, self._noise(swaps))
+        alike = alike + _TOLL * swaps[:, None] * self.swaps
+        self._add(step, slot, alike, self._noise(swaps))
         factor = torch.where(better, _GROWTH, _GROWTH ** (-_SUCCESS / (1 - _SUCCESS)))
         most = self.new_swap.shape[1] // 2
         self.radius = torch.where(chosen, self.radius * factor, self.radius).clamp(1, most)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from brusle.evaluation.paper.presets import Claim
+from brusle.evaluation.paper.rows import PartRows
 from brusle.evaluation.record import Row
-from brusle.evaluation.statistics.rates import Rate, or_none
-from brusle.evaluation.statistics.summaries import (
+from brusle.evaluation.statistics import (
     FEWEST_IMAGES,
     Comparison,
+    attacked,
     clearly_ahead,
     compare,
     success_rate,
 )
+from brusle.evaluation.statistics.rates import Rate, or_none
 
-Verdict = Literal["held", "within noise", "contradicted"]
+ClaimVerdict = Literal["held", "within noise", "contradicted"]
 MARGIN = 0.1  # a difference up to this is called level, and a rate up to this may be zero
 
 
@@ -31,7 +33,7 @@ class Reading:
     @property
     def images(self) -> int:
         """How many images they are of."""
-        return len({row.image for row in self.rows if row.status not in ("skipped", "error")})
+        return len({row.image for row in attacked(self.rows)})
 
     def cut(self) -> list[Row]:
         """The rows as a run with that limit would have left them: what came later is a failure."""
@@ -42,7 +44,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckedClaim:
     """A claim of the paper's text, and what our runs say of it.
 
     Attributes:
@@ -62,14 +64,33 @@ class Finding:
     value: float
     low: float | None
     high: float | None
-    verdict: Verdict
+    verdict: ClaimVerdict
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, which knows no NaN."""
         return asdict(self) | {"value": or_none(self.value), "queries": list(self.queries)}
 
 
-def check(claim: Claim, pixels: int, line: Reading, other: Reading | None = None) -> Finding:
+def check_claims(rows: PartRows) -> Iterator[CheckedClaim]:
+    """Each claim at each of its budgets, and at each mark unless all its lines have their own."""
+    part = rows.part
+    lines = {line.title: line for line in part.lines}
+    (seed,) = part.seeds if part.claims else (0,)
+    for claim in part.claims:
+        mine = [lines[title] for title in (claim.line, claim.other) if title is not None]
+        for pixels in (p for p in part.pixels if p in (claim.pixels or part.pixels)):
+            marks = dict.fromkeys(tuple(e.queries or mark for e in mine) for mark in part.marks)
+            for chosen in marks:
+                readings = [
+                    Reading(rows.read(line, pixels, mark, seed), mark)
+                    for line, mark in zip(mine, chosen, strict=True)
+                ]
+                yield check_claim(claim, pixels, *readings)
+
+
+def check_claim(
+    claim: Claim, pixels: int, line: Reading, other: Reading | None = None
+) -> CheckedClaim:
     """What the rows say of a claim.
 
     Args:
@@ -84,20 +105,20 @@ def check(claim: Claim, pixels: int, line: Reading, other: Reading | None = None
     first, second = line.cut(), other.cut()
     if min(line.images, other.images) < FEWEST_IMAGES:
         value = 100 * (success_rate(first).value - success_rate(second).value)
-        return Finding(claim.text, pixels, queries, value, None, None, "within noise")
+        return CheckedClaim(claim.text, pixels, queries, value, None, None, "within noise")
     found = compare(first, second, max(queries))
     value, low, high = (100 * end for end in vars(found.difference).values())
     verdict = _above(first, second, max(queries)) if claim.order == "above" else _level(found)
-    return Finding(claim.text, pixels, queries, value, low, high, verdict)
+    return CheckedClaim(claim.text, pixels, queries, value, low, high, verdict)
 
 
-def _above(first: Sequence[Row], second: Sequence[Row], limit: int) -> Verdict:
+def _above(first: Sequence[Row], second: Sequence[Row], limit: int) -> ClaimVerdict:
     if clearly_ahead(first, second, limit):
         return "held"
     return "contradicted" if clearly_ahead(second, first, limit) else "within noise"
 
 
-def _level(found: Comparison) -> Verdict:
+def _level(found: Comparison) -> ClaimVerdict:
     """By the whole interval: a difference that is not seen may only be hidden."""
     low, high = found.difference.low, found.difference.high
     if low > MARGIN or high < -MARGIN:
@@ -106,14 +127,14 @@ def _level(found: Comparison) -> Verdict:
     return "held" if small and _enough(found.images) else "within noise"
 
 
-def _never(claim: Claim, pixels: int, line: Reading) -> Finding:
+def _never(claim: Claim, pixels: int, line: Reading) -> CheckedClaim:
     """Any success contradicts it; without one, only enough images speak for it."""
     rate = success_rate(line.rows, line.queries)
     low, high = (100 * end for end in rate.interval)
-    verdict: Verdict = "held" if _enough(line.images) else "within noise"
+    verdict: ClaimVerdict = "held" if _enough(line.images) else "within noise"
     if rate.hits:
         verdict = "contradicted"
-    return Finding(claim.text, pixels, (line.queries,), 100 * rate.value, low, high, verdict)
+    return CheckedClaim(claim.text, pixels, (line.queries,), 100 * rate.value, low, high, verdict)
 
 
 def _enough(images: int) -> bool:

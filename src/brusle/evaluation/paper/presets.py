@@ -31,8 +31,8 @@ _FEW_PIXELS = re.compile(r"(\d+) pixels")  # how the paper's table of few pixels
 _STRICT = ConfigDict(extra="forbid", frozen=True)
 
 
-class Entry(BaseModel):
-    """One attack of a table.
+class TableLine(BaseModel):
+    """One line of a table: an attack.
 
     Attributes:
         attack: the attack, as `brusle.attacks.make` takes it.
@@ -54,8 +54,8 @@ class Entry(BaseModel):
         """For people."""
         return f"{self.paper}, {self.variant}" if self.variant else self.paper
 
-    def within(self, queries: int) -> Entry:
-        """The entry with at most so many queries of its own."""
+    def within(self, queries: int) -> TableLine:
+        """The line with at most so many queries of its own."""
         if self.queries is None or self.queries <= queries:
             return self
         return self.model_copy(update={"queries": queries})
@@ -65,9 +65,9 @@ class Claim(BaseModel):
     """What the paper's text says of success rates that it has only a figure of, or none.
 
     Attributes:
-        line: title of the entry that it is about.
-        order: "above" the other entry, "level" with it, or "zero": it never succeeds.
-        other: title of the other entry; None for "zero".
+        line: title of the line that it is about.
+        order: "above" the other line, "level" with it, or "zero": it never succeeds.
+        other: title of the other line; None for "zero".
         pixels: the budgets that it is about; none are all.
     """
 
@@ -109,7 +109,7 @@ class Part(BaseModel):
         marks: numbers of queries that the table speaks of; the largest is the limit.
         seeds: every attack runs once for each; with several, the table is about their spread.
         metric: as in `PaperNumber`.
-        entries: the attacks.
+        lines: the attacks.
         claims: what the paper's text says of their order.
     """
 
@@ -127,12 +127,12 @@ class Part(BaseModel):
     marks: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
     seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)
     metric: Metric = "asr"
-    entries: Annotated[tuple[Entry, ...], Field(min_length=1)]
+    lines: Annotated[tuple[TableLine, ...], Field(min_length=1)]
     claims: tuple[Claim, ...] = ()
 
     @model_validator(mode="after")
-    def _claims_about_entries(self) -> Part:
-        titles = {entry.title for entry in self.entries}
+    def _claims_about_lines(self) -> Part:
+        titles = {line.title for line in self.lines}
         named = {claim.line for claim in self.claims} | {c.other for c in self.claims if c.other}
         if named - titles:
             raise ValueError(f"claims about {sorted(named - titles)}: the lines are {titles}")
@@ -171,31 +171,31 @@ class Part(BaseModel):
         images = self.images
         if limit is not None:
             images = limit if images is None else min(limit, images)
-        marks, entries = self.marks, self.entries
+        marks, lines = self.marks, self.lines
         if queries is not None:
             marks = tuple(mark for mark in marks if mark <= queries) or (queries,)
-            entries = tuple(entry.within(queries) for entry in entries)
+            lines = tuple(line.within(queries) for line in lines)
         return self.model_copy(
             update={
                 "images": images,
                 "targets": targets,
                 "marks": marks,
-                "entries": entries,
+                "lines": lines,
                 "pixels": tuple(dict.fromkeys(pixels)) or self.pixels,
                 "seeds": tuple(seed + own for own in self.seeds),
             }
         )
 
-    def readings(self) -> Iterator[tuple[Entry, int]]:
-        """The entries with each number of queries that they are read at, in the table's order."""
+    def readings(self) -> Iterator[tuple[TableLine, int]]:
+        """The lines with each number of queries that they are read at, in the table's order."""
         for at, mark in enumerate(self.marks):
-            for entry in self.entries:
-                if entry.queries is None:
-                    yield entry, mark
+            for line in self.lines:
+                if line.queries is None:
+                    yield line, mark
                 elif at == 0:
-                    yield entry, entry.queries
+                    yield line, line.queries
 
-    def limit(self, entry: Entry, mark: int) -> int:
+    def limit(self, line: TableLine, mark: int) -> int:
         """The query limit of the run that is read at ``mark``.
 
         One run serves all marks, unless the table is about the final images: these are stored at
@@ -203,15 +203,15 @@ class Part(BaseModel):
         """
         if self.metric == "mean sparsity":
             return mark
-        return max(self.marks) if entry.queries is None else entry.queries
+        return max(self.marks) if line.queries is None else line.queries
 
     def plans(self, victim: str, data: str) -> tuple[Plan, ...]:
         """The part as plans of evaluations, one for each query limit."""
         attacks: dict[int, list[str]] = {}
-        for entry, mark in self.readings():
-            mine = attacks.setdefault(self.limit(entry, mark), [])
-            if entry.attack not in mine:
-                mine.append(entry.attack)
+        for line, mark in self.readings():
+            mine = attacks.setdefault(self.limit(line, mark), [])
+            if line.attack not in mine:
+                mine.append(line.attack)
         values = {
             "victim": victim,
             "defences": self.defences,
@@ -283,15 +283,15 @@ class Preset(BaseModel):
             raise InputError(f"{self.name} has no part {name!r}{hint(name, known)}")
         return known[name]
 
-    def paper(self, part: Part, entry: Entry, pixels: int, queries: int) -> float | None:
+    def paper(self, part: Part, line: TableLine, pixels: int, queries: int) -> float | None:
         """The paper's number; None if it has none at so many pixels and queries."""
         if self.table is None:
             return None
         for number in paper_results(self.table):
-            variant, budget = _place(number)
-            place = (number.model, number.attack, variant, number.queries)
-            wanted = (part.model, entry.paper, entry.variant, queries)
-            if place == wanted and budget in (None, pixels):
+            variant, budget = _variant_and_pixels(number)
+            stated = (number.model, number.attack, variant, number.queries)
+            wanted = (part.model, line.paper, line.variant, queries)
+            if stated == wanted and budget in (None, pixels):
                 return number.value
         return None
 
@@ -308,12 +308,12 @@ def preset(name: str) -> Preset:
     return _all()[name]
 
 
-def seeds_entry(entry: Entry, seeds: int, which: str) -> Entry:
-    """The entry of the paper's table for one statistic over seeds."""
-    return entry.model_copy(update={"variant": f"{seeds} seeds: {which}"})
+def line_over_seeds(line: TableLine, seeds: int, which: str) -> TableLine:
+    """The line of the paper's table for one statistic over seeds."""
+    return line.model_copy(update={"variant": f"{seeds} seeds: {which}"})
 
 
-def _place(number: PaperNumber) -> tuple[str, int | None]:
+def _variant_and_pixels(number: PaperNumber) -> tuple[str, int | None]:
     """The variant and the pixel budget of a number; no budget if it is about none."""
     few = _FEW_PIXELS.fullmatch(number.variant)
     if few:

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from brusle.errors import BrusleError, VictimUnavailable
-from brusle.evaluation.statistics.rates import Rate
-from brusle.oracle import Oracle, Victim, traits
+from brusle.evaluation.statistics import Rate
+from brusle.oracle import Oracle
+from brusle.victim import Victim, traits
 from brusle.victims.preprocessing import as_if, others, remedy, suspects
 from brusle.victims.wrappers import contradiction
 
@@ -83,14 +84,14 @@ class Sample:
         began = time.monotonic()
         answers = self._oracle.ask(torch.arange(len(images)), images, "clean")
         self.speed = max(self.speed, len(images) / max(time.monotonic() - began, 1e-9))
-        return answers.scores.cpu().double(), answers.errors
+        return answers.values.cpu().double(), answers.errors
 
     def ask_apart(self, images: Tensor, batch_size: int) -> tuple[Tensor, dict[int, str]]:
         """Scores of any images, in calls of another size."""
         oracle = Oracle(self.victim, len(images), limit=0, batch_size=batch_size)
         self._oracles.append(oracle)
         answers = oracle.ask(torch.arange(len(images)), images, "clean")
-        return answers.scores.cpu().double(), answers.errors
+        return answers.values.cpu().double(), answers.errors
 
     @property
     def answered(self) -> int:
@@ -250,9 +251,9 @@ def label_order(sample: Sample) -> str:
     moved = {
         a: b for a, b in sorted(_matched(list(zip(labels, said, strict=True))).items()) if a != b
     }
-    some = ", ".join(f"{b} for {a}" for a, b in list(moved.items())[:4])
+    swaps = ", ".join(f"{b} for {a}" for a, b in list(moved.items())[:4])
     return (
-        f"its labels are in another order than the data's (it says {some}"
+        f"its labels are in another order than the data's (it says {swaps}"
         f"{', ...' if len(moved) > 4 else ''}; {100 * rate.value:.0f} % accuracy if that is put "
         f"right): reorder the classes of one of them"
     )

@@ -1,140 +1,49 @@
 """Who does the work of an evaluation: this process (`Local`), or others (`brusle.Ray`).
 
-Work comes in shards, problems of one setting that are attacked together. What an attack finds
-depends on the seed and on the problem alone, so rows are the same whoever does the work and however
-it is cut.
+An engine takes shards from a `ShardSupply`, in the size that suits it, and hands rows to a `Sink`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
-from brusle.attacks.base import AnyAttack
-from brusle.defences import defend
-from brusle.evaluation.record import Row, Setting
+from brusle.evaluation.record import Row
+from brusle.evaluation.running.shards import Shard, ShardSupply
 from brusle.evaluation.storing.rows import rows_of
-from brusle.oracle import SEVERAL, Memory, Victim
-from brusle.problems import Problems
+from brusle.oracle import SEVERAL
 from brusle.results import AttackResult
 from brusle.session import Progress, run
-from brusle.victims import as_victim, timed
+from brusle.victim import Victim
 
 _BATCHES = 4  # in a local shard: few enough to be small, enough to keep the batch full
 
 
-@dataclass(frozen=True)
-class Shard:
-    """Problems of one setting that are attacked together.
+class Sink(Protocol):
+    """Where rows go."""
 
-    Attributes:
-        number: tells it from others.
-        setting: the setting, as it is stored.
-        attack: its attack.
-        problems: the problems.
-        names: what their images are called.
-        batch_size: most images in one call of the victim.
-        memory: answers of an interrupted run, for engines that work in this process.
-    """
+    def keep(self, shard: Shard, rows: list[Row]) -> None:
+        """These rows of a shard are final; they are durable when this returns."""
 
-    number: int
-    setting: Setting
-    attack: AnyAttack
-    problems: Problems
-    names: tuple[str, ...]
-    batch_size: int
-    memory: Memory | None = None
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def without(self, done: set[int]) -> Shard:
-        """The shard without the problems of these ids."""
-        rest = [at for at, i in enumerate(self.problems.ids.tolist()) if i not in done]
-        names = tuple(self.names[at] for at in rest)
-        return replace(self, problems=self.problems[rest], names=names)
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How to open the victim, here or in another process.
-
-    Attributes:
-        victim: a name, a module or a victim.
-        device: where it runs.
-        defences: defences before it.
-        timeout: most seconds that one call of it may take; None is no limit.
-    """
-
-    victim: Any
-    device: str = "auto"
-    defences: tuple[str, ...] = ()
-    timeout: float | None = None
-
-    def open(self) -> Victim:
-        """The victim."""
-        victim = defend(as_victim(self.victim, self.device), self.defences)
-        return timed(victim, self.timeout)
-
-
-OnRows = Callable[[Shard, list[Row]], None]
-OnProgress = Callable[[Shard, Progress], None]
+    def show(self, shard: Shard, progress: Progress) -> None:
+        """How far a shard is, every now and then."""
 
 
 class Engine(Protocol):
     """Does shards, in any order."""
 
-    @property
-    def remembers(self) -> bool:
-        """Whether shards are done here, one after the other, so that each can have a memory."""
-
-    def shard_size(self, problems: int, batch_size: int) -> int:
-        """How many problems a shard should have, if a setting has so many."""
-
-    def run(
-        self,
-        recipe: Recipe,
-        victim: Victim,
-        shards: Iterable[Shard],
-        on_rows: OnRows,
-        on_progress: OnProgress,
-    ) -> None:
-        """Attack all ``shards``.
-
-        Args:
-            recipe: how other processes open the victim.
-            victim: the victim, open in this process.
-            shards: the work, made when it is asked for.
-            on_rows: called with rows as soon as they are final; they are durable when it returns.
-            on_progress: called every now and then.
-        """
+    def run(self, supply: ShardSupply, sink: Sink) -> None:
+        """Attack all that ``supply`` has, and hand rows to ``sink`` as soon as they are final."""
 
 
 class Local:
     """This process."""
 
-    @property
-    def remembers(self) -> bool:
-        """They are."""
-        return True
-
-    def shard_size(self, problems: int, batch_size: int) -> int:
-        """A few batches."""
-        return _BATCHES * batch_size
-
-    def run(
-        self,
-        recipe: Recipe,
-        victim: Victim,
-        shards: Iterable[Shard],
-        on_rows: OnRows,
-        on_progress: OnProgress,
-    ) -> None:
+    def run(self, supply: ShardSupply, sink: Sink) -> None:
         """One shard after the other."""
-        for shard in shards:
-            attack(victim, shard, partial(on_rows, shard), partial(on_progress, shard))
+        for shard in supply.shards(_BATCHES * supply.batch_size, remembered=True):
+            attack(supply.victim, shard, partial(sink.keep, shard), partial(sink.show, shard))
 
 
 def attack(

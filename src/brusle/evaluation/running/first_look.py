@@ -7,6 +7,7 @@ numbers or ledger know of them.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 
@@ -24,11 +25,12 @@ from brusle.evaluation.running.diagnosis import (
 )
 from brusle.evaluation.running.workload import Workload
 from brusle.evaluation.storing.store import Store
-from brusle.oracle import Victim
 from brusle.problems import Problems
 from brusle.text import shown
+from brusle.victim import Victim
 
 IMAGES = 64  # at most, whatever the batch size: the same images, the same warnings
+OnWarning = Callable[[str], None]
 _BAD = 0.5  # with a lower accuracy, other ranges of the input are tried
 _RESTART = -2  # that no attack has: the noise of a randomised victim is another
 
@@ -36,26 +38,26 @@ _RESTART = -2  # that no attack has: the noise of a randomised victim is another
 def look_first(
     store: Store,
     victim: Victim,
-    work: Workload,
-    pending: Sequence[int],
+    workload: Workload,
+    images: Sequence[int],
     seed: int,
     batch_size: int,
-    on_warning: Callable[[str], None] | None = None,
+    on_warning: OnWarning | None = None,
 ) -> None:
     """Look at ``victim``, say what is plainly wrong with it, and note that in ``store``.
 
     Args:
         store: of the run; a warning takes the place of an earlier one on the same topic.
         victim: the victim.
-        work: the images.
-        pending: numbers of the images that are to be attacked; nothing is asked if there are none.
+        workload: the images.
+        images: numbers of those that are to be attacked; nothing is asked if there are none.
         seed: same seed, same result.
         batch_size: most images in one call of the victim.
         on_warning: called with each warning; None makes them Python warnings.
     """
-    if not pending:
+    if not images:
         return
-    sample = _sample(victim, work, sorted(set(pending)), seed, batch_size)
+    sample = _sample(victim, workload, sorted(set(images)), seed, batch_size)
     devices = [victim.device] if victim.device.type == "cuda" else []
     with torch.random.fork_rng(devices):  # a victim may draw numbers of its own
         found = {finding.topic: finding.text for finding in _findings(sample)}
@@ -71,20 +73,24 @@ def look_first(
 
 
 def _warn(text: str) -> None:
-    warnings.warn(shown(text), stacklevel=4)  # where `evaluate` was called
+    """A Python warning that points at whoever has called brusle."""
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("brusle."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(shown(text), stacklevel=level + 1)
 
 
 def _sample(
-    victim: Victim, work: Workload, pending: Sequence[int], seed: int, batch_size: int
+    victim: Victim, workload: Workload, numbers: Sequence[int], seed: int, batch_size: int
 ) -> Sample:
     """Some of the images, evenly over the classes."""
-    entries = [work.manifest.entries[at] for at in pending]
+    entries = [workload.manifest.entries[at] for at in numbers]
     labels = torch.tensor([entry.label for entry in entries])
-    some = balanced_order(labels)[:IMAGES]
-    images = work.originals.take([entries[at].name for at in some])
-    ids = Problems.make(images, labels[some]).ids
+    chosen = balanced_order(labels)[:IMAGES]
+    images = workload.originals.take([entries[at].name for at in chosen])
+    ids = Problems.make(images, labels[chosen]).ids
     streams = rng.streams(seed, ids, _RESTART)
-    return Sample(victim, images, labels[some], batch_size, streams)
+    return Sample(victim, images, labels[chosen], batch_size, streams)
 
 
 def _findings(sample: Sample) -> Iterator[Finding]:

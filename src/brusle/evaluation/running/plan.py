@@ -14,7 +14,7 @@ What does not change results (device, batch size, folder) is not part of it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,29 +25,30 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     PositiveInt,
     ValidationError,
 )
+from pydantic_core import PydanticCustomError
 
-import brusle
-from brusle import data, defences, victims
+from brusle import attacks, data, defaults, defences, victims
 from brusle.attacks import make, standard
-from brusle.attacks.base import AnyAttack
 from brusle.errors import DataError, InputError
 from brusle.evaluation.record import GoalName
-from brusle.evaluation.running.provenance import fingerprint
-from brusle.evaluation.running.runner import DEFAULT_PIXELS, evaluate
-from brusle.evaluation.running.workload import GOALS
 from brusle.evaluation.storing.manifest import Manifest
-from brusle.evaluation.storing.runs import Run
 from brusle.files import slug
-from brusle.names import DEFAULT_ATTACKS, hint
-from brusle.oracle import Victim
-from brusle.text import brief, shortened
+from brusle.names import hint
+from brusle.search import Attack
+from brusle.text import brief, shortened, storable
+from brusle.version import __version__
+from brusle.victim import Victim
+from brusle.victims.fingerprints import fingerprint
 
 
 def _several(value: Any) -> Any:
     """One thing where several may stand."""
+    if isinstance(value, Iterable) and not isinstance(value, str | Mapping):
+        return tuple(value)
     return (value,) if isinstance(value, str | int) else value
 
 
@@ -56,7 +57,59 @@ def _each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(values))
 
 
+def _goal(value: Any) -> Any:
+    if value not in defaults.GOALS:
+        raise PydanticCustomError("goal", f"choose from {', '.join(defaults.GOALS)}")
+    return value
+
+
+def _named_or_made(value: Any) -> Any:
+    """A name, or an object that somebody has made in Python; not what else a file may hold."""
+    if value is None or isinstance(value, bool | int | float | bytes | list | Mapping):
+        raise PydanticCustomError("name", "Input should be a name")
+    return value
+
+
+def _attacks(value: Any) -> Any:
+    """Names of attacks and attacks, for all goals or for each; names each once."""
+    if isinstance(value, Mapping):
+        return {_goal(goal): _attacks(mine) for goal, mine in value.items()}
+    several = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    if not all(isinstance(one, str) or is_attack(one) for one in several):
+        raise PydanticCustomError("attack", "Input should be names of attacks, or attacks")
+    first = {one if isinstance(one, str) else id(one): one for one in several}
+    return tuple(first.values())
+
+
+def is_attack(thing: object) -> bool:
+    """Whether this is an attack, and not its class."""
+    return hasattr(thing, "conduct") and not isinstance(thing, type)
+
+
+def _in_words(value: Any) -> Any:
+    """A part of a plan as JSON has it: what was made in Python is only described."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return {name: _in_words(mine) for name, mine in value.items()}
+    if isinstance(value, tuple) and all(isinstance(one, str) or is_attack(one) for one in value):
+        return [_in_words(one) for one in value]
+    if is_attack(value):
+        return storable(repr(value))
+    if isinstance(value, tuple):
+        return "arrays"
+    if isinstance(value, Path):
+        return storable(str(value))
+    if isinstance(value, Manifest):
+        return f"{len(value.entries)} images of digest {value.digest}"
+    return storable(str(getattr(value, "name", type(value).__name__)))
+
+
 _ONE_OR_SEVERAL, _EACH_ONCE = BeforeValidator(_several), AfterValidator(_each_once)
+_IN_WORDS = PlainSerializer(_in_words)
+_Made = Annotated[Any, BeforeValidator(_named_or_made), _IN_WORDS]
+_Attacks = tuple[Any, ...] | dict[GoalName, tuple[Any, ...]]
+Goal = Annotated[GoalName, BeforeValidator(_goal)]
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]  # what tables of whole numbers hold
 Names = Annotated[tuple[str, ...], _ONE_OR_SEVERAL]
 Counts = Annotated[tuple[PositiveInt, ...], _ONE_OR_SEVERAL, _EACH_ONCE]
@@ -65,37 +118,41 @@ Counts = Annotated[tuple[PositiveInt, ...], _ONE_OR_SEVERAL, _EACH_ONCE]
 class Plan(BaseModel):
     """What to evaluate; see the top of this file.
 
+    In a file everything has a name. In Python, victim, data, pairs and attacks may be objects.
+
     Attributes:
-        victim: name of the victim.
+        victim: name of the victim, or the victim, as `brusle.evaluate` takes it.
         defences: defences before it, the innermost first.
-        data: name of the data.
+        data: name of the data, or the data.
         pairs: manifest of images and targets, instead of ``data``, ``limit`` and ``targets``.
         limit: most images, evenly over the classes; None takes all.
         targets: targets per image: a number, or "all".
         goals: untargeted, targeted, or both.
-        attacks: attacks by name, with options.
+        attacks: attacks by name, with options, or attacks with their own budgets; for all goals
+            or for each.
         standard: instead of ``attacks``, the standard ensemble.
-        minimal: look for the fewest pixels.
-        pixels: budgets, for all goals or for each; None takes the defaults.
-        queries: most queries per image and attack.
+        minimal: look for the fewest pixels, with the attacks that are named.
+        pixels: budgets of the attacks that are named, for all goals or for each; None takes the
+            defaults.
+        queries: most queries per image of each attack that is named.
         seeds: every attack runs once for each; targets are drawn with the first.
         eot: answers that are averaged for every candidate.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
-    victim: str = "zoo:cifar10-resnet20"
+    victim: _Made = defaults.VICTIM
     defences: Names = ()
-    data: str = "sample"
-    pairs: Path | None = None
-    limit: PositiveInt | None = 100
-    targets: PositiveInt | Literal["all"] = 1
-    goals: Annotated[tuple[GoalName, ...], _ONE_OR_SEVERAL, _EACH_ONCE] = GOALS
-    attacks: Annotated[Names, _EACH_ONCE] = DEFAULT_ATTACKS
+    data: _Made = defaults.DATA
+    pairs: Annotated[Path | Manifest | None, _IN_WORDS] = None
+    limit: PositiveInt | None = defaults.LIMIT
+    targets: PositiveInt | Literal["all"] = defaults.TARGETS
+    goals: Annotated[tuple[Goal, ...], _ONE_OR_SEVERAL, _EACH_ONCE] = defaults.GOALS
+    attacks: Annotated[_Attacks, BeforeValidator(_attacks), _IN_WORDS] = defaults.ATTACKS
     standard: bool = False
     minimal: bool = False
     pixels: Counts | dict[GoalName, Counts] | None = None
-    queries: PositiveInt = 300
+    queries: PositiveInt = defaults.QUERIES
     seeds: Annotated[tuple[Seed, ...], _ONE_OR_SEVERAL, _EACH_ONCE, Field(min_length=1)] = (0,)
     eot: PositiveInt = 1
 
@@ -110,11 +167,11 @@ class Plan(BaseModel):
             plan = cls(**values)
         except ValidationError as error:
             first = error.errors()[0]
-            place = first["loc"][0] if first["loc"] else "it"
+            key = first["loc"][0] if first["loc"] else "it"
             raise InputError(
-                f"{where}: {place} is {brief(first['input'])}: {first['msg']}"
+                f"{where}: {key} is {brief(first['input'])}: {first['msg']}"
             ) from error
-        if plan.standard and (plan.minimal or plan.attacks != DEFAULT_ATTACKS):
+        if plan.standard and (plan.minimal or plan.attacks != defaults.ATTACKS):
             raise InputError(f"{where}: standard chooses the attacks: leave attacks, minimal out")
         return plan
 
@@ -135,65 +192,52 @@ class Plan(BaseModel):
         the first digits of the victim's `fingerprint`: the same command goes on with the same
         weights, and begins anew with others.
         """
-        facts = f"{self.digest} {manifest.digest} {brusle.__version__}"
-        title = slug(self.victim)[-40:].strip("-")
+        facts = f"{self.digest} {manifest.digest} {__version__}"
+        title = slug(_in_words(self.victim))[-40:].strip("-")
         parts = (title, hashlib.sha256(facts.encode()).hexdigest()[:12], fingerprint(victim)[:8])
         return Path("runs") / "-".join(filter(None, parts))
 
     def risks(self) -> list[tuple[str, str]]:
         """What it names that does more than read data: the key, and a line for people."""
-        named = [("victim", self.victim, victims.risk(self.victim))]
-        named += [("defences", spec, defences.risk(spec)) for spec in self.defences]
-        named.append(("data", self.data, data.risk(self.data)))
+        named = [
+            ("victim", self.victim, victims.risk),
+            *(("defences", spec, defences.risk) for spec in self.defences),
+            ("data", self.data, data.risk),
+            *(("attacks", spec, attacks.risk) for spec in self._all_attacks),
+        ]
         return [
-            (key, f"{key.removesuffix('s')} {name}, which {risk}")
+            (key, f"{key.removesuffix('s')} {name}, which {risk(name)}")
             for key, name, risk in named
-            if risk
+            if isinstance(name, str) and risk(name)
         ]
 
-    def evaluate(
-        self,
-        out: str | Path | Callable[[Victim, Manifest], Path] | None = None,
-        **options: Any,
-    ) -> Run:
-        """Do it.
+    @property
+    def _all_attacks(self) -> list[Any]:
+        """Names and attacks, of all goals."""
+        by_goal = self.attacks.values() if isinstance(self.attacks, dict) else [self.attacks]
+        return [attack for some in by_goal for attack in some]
 
-        Args:
-            out: as in `brusle.evaluate`, for example `folder`.
-            **options: arguments of `brusle.evaluate` that do not change results: ``device``,
-                ``batch_size``, ``engine``, ``on_progress``, ``on_warning``.
-        """
-        return evaluate(
-            self.victim,
-            self.data,
-            self.attacks_on,
-            self.goals,
-            out,
-            pairs=self.pairs,
-            targets=self.targets,
-            defences=self.defences,
-            limit=self.limit,
-            seed=self.seeds,
-            eot=self.eot,
-            plan=self.model_dump(mode="json"),
-            **options,
-        )
+    @property
+    def targeted(self) -> bool:
+        """Whether targets are wanted: one of the goals that have attacks is targeted."""
+        attacks = self.attacks if isinstance(self.attacks, dict) else {"targeted": self.attacks}
+        return "targeted" in self.goals and bool(attacks.get("targeted"))
 
-    def attacks_on(self, victim: Victim) -> dict[GoalName, list[AnyAttack]]:
+    def attacks_on(self, victim: Victim) -> dict[GoalName, list[Attack]]:
         """The attacks for each goal; what the standard ensemble is depends on the victim."""
-        return {goal: self._attacks(victim, goal) for goal in self.goals}
+        return {goal: self._attacks_on(victim, goal) for goal in self.goals}
 
-    def _attacks(self, victim: Victim, goal: GoalName) -> list[AnyAttack]:
-        pixels = self.pixels
-        if isinstance(pixels, dict):
-            pixels = pixels.get(goal)
-        attacks: list[AnyAttack] = []
-        for budget in pixels or DEFAULT_PIXELS[goal]:
-            if self.standard:
-                attacks.append(standard(victim, budget, self.queries))
-            else:
-                attacks += [make(s, budget, self.queries, self.minimal) for s in self.attacks]
-        return attacks
+    def _attacks_on(self, victim: Victim, goal: GoalName) -> list[Attack]:
+        pixels = self.pixels.get(goal) if isinstance(self.pixels, dict) else self.pixels
+        budgets = pixels or defaults.PIXELS[goal]
+        if self.standard:
+            return [standard(victim, budget, self.queries) for budget in budgets]
+        wanted = self.attacks.get(goal, ()) if isinstance(self.attacks, dict) else self.attacks
+        named = [spec for spec in wanted if isinstance(spec, str)]
+        made = [attack for attack in wanted if not isinstance(attack, str)]
+        return made + [
+            make(spec, budget, self.queries, self.minimal) for budget in budgets for spec in named
+        ]
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:

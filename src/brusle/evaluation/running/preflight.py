@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from brusle.data import Dataset, Source
+from brusle.batching import default_batch_size
+from brusle.data import Data, Dataset, Source, as_source
+from brusle.data.fit import check_fit
 from brusle.errors import InputError, VictimError, VictimUnavailable
 from brusle.evaluation.running.diagnosis import (
     Finding,
@@ -23,10 +25,9 @@ from brusle.evaluation.running.diagnosis import (
     output_kind,
     probes,
 )
-from brusle.evaluation.running.workload import Data, as_source, check_fit, chosen_rows
 from brusle.evaluation.statistics.rates import Rate, or_none
-from brusle.oracle import Victim, traits
-from brusle.victims import as_victim, default_batch_size
+from brusle.victim import Victim, traits
+from brusle.victims import as_victim
 from brusle.victims.borrowing import evaluating
 from brusle.victims.preprocessing import undefended
 from brusle.victims.wrappers import OutputKindError
@@ -118,14 +119,15 @@ def check(
         on_effort: called before the first query with what will be taken.
     """
     model = as_victim(victim, device)
-    place = as_source(data, model)
-    rows = chosen_rows(place, limit)
-    channels = place.take(rows[:1]).images.shape[1]
+    source = as_source(data, model)
+    rows = source.chosen(limit)
+    channels = source.take(rows[:1]).images.shape[1]
     effort = _effort(len(rows), probes(model, channels), queries)
     if on_effort is not None:
         on_effort(effort)
-    some = place.take(rows[: effort.images])
-    return _Check(model, place, some, batch_size, effort, planned_images * planned_queries).result()
+    images = source.take(rows[: effort.images])
+    planned = planned_images * planned_queries
+    return _Check(model, source, images, batch_size, effort, planned).result()
 
 
 def _effort(images: int, ranges: int, most: int | None) -> Effort:
@@ -146,13 +148,13 @@ class _Check:
     def __init__(
         self,
         victim: Victim,
-        place: Source,
+        source: Source,
         data: Dataset,
         batch_size: int | None,
         effort: Effort,
         planned: int,
     ) -> None:
-        self.victim, self.place, self.data = victim, place, data
+        self.victim, self.source, self.data = victim, source, data
         self.effort, self.planned = effort, planned
         c, h, w = data.images.shape[1:]
         self.size = batch_size or default_batch_size((c, h, w), victim.device)
@@ -189,7 +191,7 @@ class _Check:
         yield self._mode()
         yield self._gives()
         try:
-            check_fit(self.place, self.data.images.shape[1:], self.victim)
+            check_fit(self.source, self.data.images.shape[1:], self.victim)
             yield Finding("shape and classes", "ok", self._fit_text())
         except InputError as error:
             yield Finding("shape and classes", "failure", str(error))
@@ -300,14 +302,14 @@ class _Check:
         """The same images in calls of one."""
         if self.traits.randomised:
             return Finding("batch size", "ok", "not looked at: the victim is randomised")
-        scores, some = self.sample.scores, min(_ALONE, len(self.data))
-        alone, errors = self.sample.ask_apart(self.data.images[:some], 1)
+        scores, few = self.sample.scores, min(_ALONE, len(self.data))
+        alone, errors = self.sample.ask_apart(self.data.images[:few], 1)
         if errors:
             text = f"an image in a call of its own gets no scores: {next(iter(errors.values()))}"
             return Finding("batch size", "failure", text)
-        gap = float((alone - scores[:some]).nan_to_num().abs().max())
+        gap = float((alone - scores[:few]).nan_to_num().abs().max())
         text = f"alone and in a batch, scores differ by {gap:.2g} at most"
-        if bool((alone.argmax(1) != scores[:some].argmax(1)).any()) or gap > 1e-2:
+        if bool((alone.argmax(1) != scores[:few].argmax(1)).any()) or gap > 1e-2:
             advice = "answers depend on what else is in the batch (BatchNorm in training mode?)"
             return Finding("batch size", "failure", f"{text}: {advice}")
         if gap > 1e-4:

@@ -31,15 +31,15 @@ def git_revision(folder: Path, file: str | None = None) -> str | None:
     folder = folder.resolve()
     for root in (folder, *folder.parents):
         if os.path.lexists(root / ".git"):
-            place = _place(root / ".git")
-            if place is None or (file and not _has(place, (folder / file).relative_to(root))):
+            git = _git_folder(root / ".git")
+            if git is None or (file and not _has(git, (folder / file).relative_to(root))):
                 return None
-            commit = _commit(place, "HEAD")
+            commit = _commit(git, "HEAD")
             return commit and commit[:12]
     return None
 
 
-def _place(entry: Path) -> Path | None:
+def _git_folder(entry: Path) -> Path | None:
     """Where the repository is; in worktrees and submodules a file says so."""
     if entry.is_dir():
         return entry
@@ -47,11 +47,11 @@ def _place(entry: Path) -> Path | None:
     return entry.parent / path if path and not word else None
 
 
-def _commit(place: Path, name: str) -> str | None:
+def _commit(git: Path, name: str) -> str | None:
     """The commit that a reference stands for."""
-    common = place / _text(place / "commondir").strip()  # of a worktree, the repository's own
+    common = git / _text(git / "commondir").strip()  # of a worktree, the repository's own
     for _ in range(_LINKS):
-        found = _text(place / name) or _text(common / name)
+        found = _text(git / name) or _text(common / name)
         if not found:
             return _packed(common).get(name)
         found = found.strip()
@@ -63,16 +63,16 @@ def _commit(place: Path, name: str) -> str | None:
     return None
 
 
-def _packed(place: Path) -> dict[str, str]:
+def _packed(git: Path) -> dict[str, str]:
     """The references that lie in one file, by name."""
-    lines = (line.split(" ") for line in _text(place / "packed-refs").splitlines())
+    lines = (line.split(" ") for line in _text(git / "packed-refs").splitlines())
     pairs = (parts for parts in lines if len(parts) == 2)
     return {name: commit for commit, name in pairs if _COMMIT.fullmatch(commit)}
 
 
-def _has(place: Path, path: Path) -> bool:
+def _has(git: Path, path: Path) -> bool:
     """Whether the index lists the file; not known of an index of version 4, which cuts names."""
-    return os.fsencode(path.as_posix()) + b"\0" in _read(place / "index")
+    return os.fsencode(path.as_posix()) + b"\0" in _read(git / "index")
 
 
 def _text(path: Path) -> str:

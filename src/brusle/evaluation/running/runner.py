@@ -1,431 +1,164 @@
-"""Run several attacks on one victim and one data set, and keep everything in a run folder."""
+"""Do what a plan says: attack one victim on one data set, and keep everything in a run folder."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import brusle
-from brusle.attacks import make
-from brusle.attacks.base import AnyAttack
-from brusle.defences import taken_apart
-from brusle.errors import BrusleError, DataError, InputError
-from brusle.evaluation.record import About, GoalName, Row, Session, Setting, StoredTraits
+from brusle.batching import default_batch_size
+from brusle.data.fit import check_fit
+from brusle.errors import BrusleError, InputError
+from brusle.evaluation.record import GoalName, Setting
 from brusle.evaluation.running.display import OnSetting, told
-from brusle.evaluation.running.engines import Engine, Local, Recipe, Shard
-from brusle.evaluation.running.first_look import look_first
-from brusle.evaluation.running.provenance import fingerprint, notes_on_weights, provenance
+from brusle.evaluation.running.engines import Engine, Local
+from brusle.evaluation.running.first_look import OnWarning, look_first
+from brusle.evaluation.running.introduction import introduce, note_changed_weights
+from brusle.evaluation.running.plan import Plan
+from brusle.evaluation.running.recorder import Recorder
+from brusle.evaluation.running.shards import ShardSupply, Unfinished
 from brusle.evaluation.running.starts import StartingImages
-from brusle.evaluation.running.workload import GOALS, Data, Workload, check_fit
-from brusle.evaluation.storing.export import write_folder
-from brusle.evaluation.storing.manifest import Manifest, Targets
+from brusle.evaluation.running.victim import VictimSpec
+from brusle.evaluation.running.workload import Workload
 from brusle.evaluation.storing.pending import Pending
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import Store
-from brusle.names import DEFAULT_ATTACKS
-from brusle.oracle import Victim, traits
-from brusle.session import Progress, check_needs, notes_on
-from brusle.victims import default_batch_size
+from brusle.finishing import write_out
+from brusle.search import Attack
+from brusle.session import check_needs
+from brusle.version import __version__
+from brusle.victim import Victim
+from brusle.victims.fingerprints import fingerprint
 
-DEFAULT_PIXELS: dict[GoalName, tuple[int, ...]] = {"untargeted": (2, 5), "targeted": (10, 20)}
-Attacks = Sequence[AnyAttack] | Mapping[GoalName, Sequence[AnyAttack]]
 
-
-def evaluate(
-    victim: Any = "zoo:cifar10-resnet20",
-    data: Data = "sample",
-    attacks: AnyAttack | Attacks | Callable[[Victim], Attacks] | None = None,
-    goal: GoalName | Sequence[GoalName] = GOALS,
-    out: str | Path | Callable[[Victim, Manifest], Path] | None = None,
+def run_plan(
+    plan: Plan,
+    out: str | Path | None = None,
     *,
-    pairs: str | Path | Manifest | None = None,
-    targets: Targets = 1,
-    defences: Sequence[str] = (),
-    limit: int | None = None,
-    seed: int | Sequence[int] = 0,
     batch_size: int | None = None,
-    eot: int = 1,
     device: str = "auto",
     timeout: float | None = None,
     engine: Engine | None = None,
     retry_errors: bool = False,
     on_progress: OnSetting | Literal["auto"] | None = "auto",
-    on_warning: Callable[[str], None] | None = None,
-    plan: Mapping[str, Any] | None = None,
+    on_warning: OnWarning | None = None,
 ) -> Run:
-    """Attack a victim on a data set and write a run folder.
-
-    Args:
-        victim: a name, an ``nn.Module`` that returns logits, or a victim.
-        data: a name, a `Dataset`, a `Source`, or a pair of images and labels.
-        attacks: an attack with its budgets or several, for each goal or for all, or a function of
-            the victim that returns them; None is BruSLe and PixelBandit with the
-            `DEFAULT_PIXELS` and 300 queries.
-        goal: ``"untargeted"``, ``"targeted"``, or both.
-        out: a folder for rows, summary, pictures and adversarial images; nothing is written if
-            None. What it holds already is not run again: the same call goes on after an
-            interruption, and other attacks, budgets, seeds or images are added. Results of
-            another victim or of other data are refused. A function of the victim and of the
-            images returns the folder.
-        pairs: a manifest (or its file) of images and targets, instead of ``targets`` and
-            ``limit``. It names its data itself, unless ``data`` is more than a name.
-        targets: for a targeted goal, ``"all"`` other classes or so many random ones per image.
-        defences: defences before the victim, as in ``["rnd:0.02"]``; the first is the innermost.
-        limit: most images, evenly over the classes.
-        seed: same seed, same result. With several, every attack runs once for each, on the same
-            images, and targets are drawn with the first.
-        batch_size: most images in one call of the victim; None chooses by image size.
-        eot: answers of a randomised victim that are averaged for every candidate.
-        device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
-        timeout: most seconds that one call of the victim may take (see `brusle.victims.timed`).
-        engine: who does the work: this process if None, or `brusle.Ray` for several.
-        retry_errors: run errors and unverified results again that are stored. What failed for the
-            victim's trouble (`brusle.trouble`) is run again in any case.
-        on_progress: called after every round with a setting and its `Progress`, which counts what
-            is stored. ``"auto"`` draws bars on standard error if that is a terminal or a notebook.
-        on_warning: called before the first attack, once for each thing that is plainly wrong with
-            the victim (docs/check.md); None makes them Python warnings. They never stop a run, and
-            are kept with it.
-        plan: what was asked for, in the user's words, to be kept with the results.
-
-    Raises:
-        VictimUnavailable: the victim is in trouble that did not end. What is finished is stored.
-    """
+    """Do what ``plan`` says; the other arguments are those of `brusle.evaluate`."""
     began = time.monotonic()
-    seeds = (seed,) if isinstance(seed, int) else tuple(seed)
-    goals = (goal,) if isinstance(goal, str) else tuple(goal)
-    recipe = Recipe(victim, device, tuple(defences), timeout)
-    model = recipe.open()
-    settings = _settings(_attacks(attacks, goals, model), seeds, eot)
-    aims = targets if any(setting.goal == "targeted" for setting, _ in settings) else 0
-    work = Workload.of(data, pairs, aims, limit, seeds[0], model)
-    check_fit(work.place, work.shape, model)
-    _check(settings, work, model)
-    batch_size = batch_size or default_batch_size(work.shape, model.device)
-    starting = StartingImages(work.place, model, seeds[0], batch_size)
-    place = out(model, work.manifest) if callable(out) else out
-    folder = None if place is None else Path(place)
-    engine = engine or Local()
+    spec = VictimSpec(plan.victim, device, plan.defences, timeout)
+    victim = spec.open()
+    settings = _settings(plan, victim)
+    workload = Workload.of(plan, victim)
+    _check(settings, workload, victim)
+    folder = _folder(out, plan, victim, workload)
+    batch_size = batch_size or default_batch_size(workload.shape, victim.device)
+    starting = StartingImages(workload.source, victim, plan.seeds[0], batch_size)
+
     store = Store.memory() if folder is None else Store.write(folder)
-    todo: list[_Todo] = []
-    pending: Pending | None = None
-    try:
-        _introduce(store, model, work, settings, plan)
-        if folder is not None and engine.remembers:
-            pending = Pending(folder, f"{brusle.__version__} {model.name} {fingerprint(model)}")
-        todo = [_Todo(store, *setting, work, retry_errors) for setting in settings]
-        if folder is not None:
-            work.manifest.write(folder / "pairs.json")
-        left = [image for part in todo for image in part.images(work)]
-        look_first(store, model, work, left, seeds[0], batch_size, on_warning)
-        with told(on_progress) as tell:
-            watch = _Watch(todo, tell)
-
-            def keep(shard: Shard, rows: list[Row]) -> None:
-                store.add_rows(shard.setting.number, rows)
-                if pending is not None:
-                    pending.forget(shard.setting.key, [row.problem for row in rows])
-                watch.keep(shard, rows)
-
-            shards = _shards(todo, work, starting, engine, batch_size, pending, model)
-            engine.run(recipe, model, shards, keep, watch)
-        _note_other_weights(store, model)
-        stored = [part.setting for part in todo]
-        wanted = {setting.goal: _wanted(work, setting.goal) for setting in stored}
-        run = Run(store, folder, stored, wanted, work.originals)
-        run.manifest = work.manifest
-        run.resumed = sum(part.stored for part in todo)
-        run.start_queries = starting.queries
-        run.seconds = time.monotonic() - began
-        if folder is not None:
-            _write_out(run, folder)
-        if pending is not None:
-            pending.close()
+    with _closed_on_failure(store):
+        introduce(store, plan, victim, [attack for _, attack in settings], workload)
+        unfinished = [Unfinished.of(store, *pair, workload, retry_errors) for pair in settings]
+        with _counted_on_failure(store, unfinished, folder), _pending(folder, victim) as pending:
+            if folder is not None:
+                workload.manifest.write(folder / "pairs.json")
+            images = [image for left in unfinished for image in left.images(workload)]
+            look_first(store, victim, workload, images, plan.seeds[0], batch_size, on_warning)
+            supply = ShardSupply(spec, victim, unfinished, workload, starting, batch_size, pending)
+            with told(on_progress) as tell:
+                (engine or Local()).run(supply, Recorder(store, unfinished, pending, tell))
+            note_changed_weights(store, victim)
+            run = _run(store, folder, unfinished, workload)
+            run.start_queries, run.seconds = starting.queries, time.monotonic() - began
+            if folder is not None:
+                write_out(run, folder)
         store.release()
-    except BaseException as error:
-        if pending is not None:
-            pending.close()
-        if folder is not None and todo:
-            with suppress(BrusleError):  # the store itself may be what has failed
-                total = sum(part.setting.problems for part in todo)
-                count = sum(part.count(store) for part in todo)
-                error.add_note(f"{count} of {total} attacks are stored in {folder}")
-        store.close()
-        raise
     return run
 
 
-def _write_out(run: Run, folder: Path) -> None:
-    """What people look at first in a run folder, made from what is stored."""
-    # here and not above: pictures read runs, and know who makes them as little as tables do
-    from brusle.report.pictures import write_pictures
-
-    write_folder(run, folder)
-    write_pictures(run, folder)
-
-
-def _check(settings: Sequence[tuple[Setting, AnyAttack]], work: Workload, victim: Victim) -> None:
-    """Refuse now what one of the attacks would refuse when its turn comes."""
-    for setting, attack in settings:
-        check_needs(attack, victim, setting.eot)
-        first = work.problems(setting.goal, [0])
-        starts = first.images if attack.wants_start(setting.goal == "targeted") else None
-        attack.check(replace(first, starts=starts))
-
-
-class _Todo:
-    """The part of a setting that is not stored yet."""
-
-    def __init__(
-        self,
-        store: Store,
-        setting: Setting,
-        attack: AnyAttack,
-        work: Workload,
-        retry_errors: bool = False,
-    ) -> None:
-        self.attack = attack
-        self._asked = asked = work.asked(setting.goal).ids.tolist()
-        self.setting = store.add_setting(setting.model_copy(update={"problems": len(asked)}))
-        done = store.done(self.setting.number, retry_errors)
-        self.rows = [row for row, number in enumerate(asked) if number not in done]
-        self.stored = len(asked) - len(self.rows)
-        self.fooled = sum(done.get(number) == "success" for number in asked)
-
-    def count(self, store: Store) -> int:
-        """How many of the problems are stored by now."""
-        done = store.done(self.setting.number)
-        return sum(number in done for number in self._asked)
-
-    def in_turn(self, pending: Pending | None) -> tuple[list[int], list[int]]:
-        """What is left: problems that were interrupted, the most answered first; and the others."""
-        answers = Counter[int]() if pending is None else pending.counts(self.setting.key)
-        begun = [row for row in self.rows if answers[self._asked[row]]]
-        begun.sort(key=lambda row: -answers[self._asked[row]])
-        if pending is not None:  # a kill may have come between a row and this
-            pending.forget(self.setting.key, answers.keys() - {self._asked[row] for row in begun})
-        return begun, [row for row in self.rows if not answers[self._asked[row]]]
-
-    def images(self, work: Workload) -> list[int]:
-        """Which images of the manifest are left."""
-        return work.asked(self.setting.goal).images[self.rows].tolist()
-
-
-def _shards(
-    todo: Sequence[_Todo],
-    work: Workload,
-    starting: StartingImages,
-    engine: Engine,
-    batch_size: int,
-    pending: Pending | None,
-    victim: Victim,
-) -> Iterator[Shard]:
-    """What is to do; images are read when their shard is asked for."""
-    number = 0
-    for part in todo:
-        setting, size = part.setting, engine.shard_size(len(part.rows), batch_size)
-        for rows in _portions(*part.in_turn(pending), size, batch_size):
-            problems = work.problems(setting.goal, rows)
-            if part.attack.wants_start(setting.goal == "targeted"):
-                problems = replace(problems, starts=starting.choose(problems))
-            names = tuple(work.names(setting.goal, rows))
-            shard = Shard(number, setting, part.attack, problems, names, batch_size)
-            if pending is not None:
-                ids, randomised = problems.ids.tolist(), traits(victim).randomised
-                shard = replace(shard, memory=pending.of(setting.key, ids, randomised))
-            yield shard
-            number += 1
-
-
-def _portions(
-    begun: Sequence[int], others: Sequence[int], size: int, batch_size: int
-) -> Iterator[Sequence[int]]:
-    """``size`` at a time; first what was ``begun`` and interrupted, a few at a time.
-
-    A run that is killed again and again gets ahead only if what it has begun ends in between, and a
-    few attacks end sooner than many. Each portion is twice the one before: little time is lost.
-    """
-    few = max(1, batch_size // 16)
-    while begun:
-        some = min(few, size)
-        yield begun[:some]
-        begun, few = begun[some:], 2 * few
-    for start in range(0, len(others), size):
-        yield others[start : start + size]
-
-
-class _Watch:
-    """Adds the progress of shards up to that of their setting.
-
-    Problems are shown as finished when they are stored, not when their search has ended: what was
-    shown is on the disk.
-    """
-
-    def __init__(self, todo: Sequence[_Todo], on_progress: OnSetting | None) -> None:
-        self._on_progress = on_progress
-        self._todo = {part.setting: part for part in todo}
-        self._shards: dict[Setting, dict[int, Progress]] = {part.setting: {} for part in todo}
-        self._stored = Counter({part.setting: part.stored for part in todo})
-        self._fooled = Counter({part.setting: part.fooled for part in todo})
-        self._left: dict[int, int] = {}  # of a shard, what is not stored yet
-
-    def keep(self, shard: Shard, rows: list[Row]) -> None:
-        """Rows have been stored."""
-        setting = shard.setting
-        self._stored[setting] += len(rows)
-        self._fooled[setting] += sum(row.status == "success" for row in rows)
-        self._left[shard.number] = self._left.get(shard.number, len(shard)) - len(rows)
-        # where no image could be attacked, no round was reported
-        parts = self._shards[setting]
-        part = parts.setdefault(shard.number, Progress(0, len(shard), 0, 0, 0))
-        if not self._left[shard.number]:
-            parts[shard.number] = replace(part, remaining=0)  # a search may end before its limit
-        self._tell(setting)
-
-    def __call__(self, shard: Shard, progress: Progress) -> None:
-        """Called by the engine."""
-        self._shards[shard.setting][shard.number] = progress
-        self._tell(shard.setting)
-
-    def _tell(self, setting: Setting) -> None:
-        if self._on_progress is None:
-            return
-        parts = self._shards[setting].values()
-        ahead = len(self._todo[setting].rows) - sum(part.total for part in parts)
-        self._on_progress(
-            setting,
-            Progress(
-                finished=self._stored[setting],
-                total=setting.problems,
-                successes=self._fooled[setting],
-                queries=sum(part.queries for part in parts),
-                remaining=sum(part.remaining for part in parts) + ahead * setting.queries,
-            ),
-        )
-
-
-def _introduce(
-    store: Store,
-    victim: Victim,
-    work: Workload,
-    settings: Sequence[tuple[Setting, AnyAttack]],
-    plan: Mapping[str, Any] | None,
-) -> None:
-    """Write down what this session is about; refuse it if results would mix."""
-    before, notes = store.about(), [note for _, a in settings for note in notes_on(a, victim)]
-    behind, defences = taken_apart(victim)
-    weights = fingerprint(victim)
-    session = Session(
-        began=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        plan=dict(plan or {}),
-        pairs=work.manifest.digest,
-        provenance=provenance(victim.device),
-    )
-    now = About(
-        brusle=brusle.__version__,
-        victim=behind.name,
-        defences=defences,
-        weights=weights,
-        data=work.manifest.data,
-        traits=StoredTraits.of(victim),
-        shape=work.shape,
-        classes=tuple(map(str, work.place.classes)),
-        randomised=bool(traits(victim).randomised),
-        notes=tuple(dict.fromkeys([*notes, *notes_on_weights(weights)])),
-        sessions=(session,),
-    )
-    about = now if before is None else _continued(before, now)
-    store.add_images(work.manifest.known)
-    store.write_about(about)
-
-
-def _continued(before: About, now: About) -> About:
-    """What both sessions say together; raises if their results must not be mixed."""
-    same = {
-        "brusle": (before.brusle, now.brusle),
-        "victim": (before.defended_victim, now.defended_victim),
-        "weights": (before.weights, now.weights),
-        "data": (before.data, now.data),
-    }
-    for name, (old, new) in same.items():
-        if old != new:
-            raise DataError(
-                f"the run folder holds results of {name} {old}, and this is {new}: "
-                f"choose another --out"
-            )
-    return now.model_copy(
-        update={
-            "notes": tuple(dict.fromkeys([*before.notes, *now.notes])),
-            "warnings": before.warnings,
-            "sessions": (*before.sessions, *now.sessions),
-        }
-    )
-
-
-def _note_other_weights(store: Store, victim: Victim) -> None:
-    """A module that learns while it answers is another one in the end."""
-    about = store.about()
-    if about is None or fingerprint(victim) == about.weights:
-        return
-    note = (
-        f"the weights of {victim.name} changed while it was attacked: rows are of different "
-        f"weights, and another order or batch size may give others"
-    )
-    notes = tuple(dict.fromkeys([*about.notes, note]))
-    store.write_about(about.model_copy(update={"notes": notes}))
-
-
-def _attacks(
-    given: Any, goals: Sequence[GoalName], victim: Victim
-) -> list[tuple[AnyAttack, GoalName]]:
-    """What a user gives as ``attacks``, each with its goal."""
-    for goal in goals:
-        if goal not in GOALS:
-            raise InputError(f"goal is {goal!r}: choose from {', '.join(GOALS)}")
-    if callable(given) and not _is_attack(given) and not isinstance(given, type):
-        given = given(victim)
-    if given is None:
-        given = {
-            g: [make(name, p, 300) for p in DEFAULT_PIXELS[g] for name in DEFAULT_ATTACKS]
-            for g in goals
-        }
-    by_goal = given if isinstance(given, Mapping) else dict.fromkeys(goals, given)
-    pairs = [(attack, g) for g in goals for attack in _several(by_goal.get(g, ()))]
-    for attack, _ in pairs:
-        if not _is_attack(attack):
-            raise InputError(
-                f"{attack!r} is no attack: give attacks with their budgets, as in "
-                f"brusle.attacks.BruSLe(pixels=20, queries=500)"
-            )
-    return pairs
-
-
-def _is_attack(thing: object) -> bool:
-    return hasattr(thing, "conduct") and not isinstance(thing, type)
-
-
-def _several(attacks: Any) -> Sequence[Any]:
-    return attacks if isinstance(attacks, Sequence) and not isinstance(attacks, str) else [attacks]
-
-
-def _settings(
-    attacks: Sequence[tuple[AnyAttack, GoalName]], seeds: Sequence[int], eot: int
-) -> list[tuple[Setting, AnyAttack]]:
-    if not attacks or not seeds:
-        raise InputError("there is no attack to run: give attacks, goals and seeds")
+def _settings(plan: Plan, victim: Victim) -> list[tuple[Setting, Attack]]:
+    """The attacks of a plan, each for its goal and with each seed."""
     settings = [
-        (Setting.of(attack, goal, seed, eot), attack) for attack, goal in attacks for seed in seeds
+        (Setting.of(attack, goal, seed, plan.eot), attack)
+        for goal, attacks in plan.attacks_on(victim).items()
+        for attack in attacks
+        for seed in plan.seeds
     ]
+    if not settings:
+        raise InputError("there is no attack to run: give attacks, goals and seeds")
     # what is asked for twice, perhaps in other words, is run once
     return list({setting.key: (setting, attack) for setting, attack in settings}.values())
 
 
-def _wanted(work: Workload, goal: GoalName) -> list[tuple[int, str]]:
+def _check(settings: Sequence[tuple[Setting, Attack]], workload: Workload, victim: Victim) -> None:
+    """Refuse now what one of the attacks would refuse when its turn comes."""
+    check_fit(workload.source, workload.shape, victim)
+    for setting, attack in settings:
+        check_needs(attack, victim, setting.eot)
+        first = workload.problems(setting.goal, [0])
+        starts = first.images if attack.wants_start(setting.goal == "targeted") else None
+        attack.check(replace(first, starts=starts))
+
+
+def _folder(out: str | Path | None, plan: Plan, victim: Victim, workload: Workload) -> Path | None:
+    if out == "auto":
+        return plan.folder(victim, workload.manifest)
+    return None if out is None else Path(out)
+
+
+@contextmanager
+def _closed_on_failure(store: Store) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        store.close()
+        raise
+
+
+@contextmanager
+def _counted_on_failure(
+    store: Store, unfinished: Sequence[Unfinished], folder: Path | None
+) -> Iterator[None]:
+    """What ends a run is told how much of it is stored."""
+    try:
+        yield
+    except BaseException as error:
+        with suppress(BrusleError):  # the store itself may be what has failed
+            if folder is not None:
+                total = sum(left.setting.problems for left in unfinished)
+                stored = sum(left.stored_now(store) for left in unfinished)
+                error.add_note(f"{stored} of {total} attacks are stored in {folder}")
+        raise
+
+
+@contextmanager
+def _pending(folder: Path | None, victim: Victim) -> Iterator[Pending | None]:
+    """The answers that a run folder keeps of attacks that are not finished."""
+    if folder is None:
+        yield None
+        return
+    pending = Pending(folder, f"{__version__} {victim.name} {fingerprint(victim)}")
+    try:
+        yield pending
+    finally:
+        pending.close()
+
+
+def _run(
+    store: Store, folder: Path | None, unfinished: Sequence[Unfinished], workload: Workload
+) -> Run:
+    """The run with the settings and images that were asked for."""
+    settings = [left.setting for left in unfinished]
+    wanted = {setting.goal: _wanted(workload, setting.goal) for setting in settings}
+    run = Run(store, folder, settings, wanted, workload.originals)
+    run.manifest = workload.manifest
+    run.resumed = sum(left.stored for left in unfinished)
+    return run
+
+
+def _wanted(workload: Workload, goal: GoalName) -> list[tuple[int, str]]:
     """Id and name of every problem of a goal."""
-    ids = work.asked(goal).ids.tolist()
-    return list(zip(ids, work.names(goal, range(len(ids))), strict=True))
+    ids = workload.list_of(goal).ids.tolist()
+    return list(zip(ids, workload.names(goal, range(len(ids))), strict=True))

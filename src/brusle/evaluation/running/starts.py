@@ -11,20 +11,20 @@ import torch
 from torch import Tensor
 
 from brusle import rng
-from brusle.data import Dataset, Source
+from brusle.data import Source
 from brusle.errors import DataError, VictimUnavailable
-from brusle.evaluation.storing.manifest import take
-from brusle.oracle import Oracle, Victim
+from brusle.oracle import Oracle
 from brusle.problems import Problems
+from brusle.rng import Purpose
+from brusle.victim import Victim
 
 CANDIDATES = 10  # of each class, so many are asked
-_IMAGE_ORDER, _CLASS, _PICK = range(3)  # tags of the random numbers
 
 
 class StartingImages:
     """Images of each class out of ``pool`` that the victim classifies correctly."""
 
-    def __init__(self, pool: Source | Dataset, victim: Victim, seed: int, batch_size: int) -> None:
+    def __init__(self, pool: Source, victim: Victim, seed: int, batch_size: int) -> None:
         self._pool, self._seed = pool, seed
         self._oracle = Oracle(victim, len(pool), limit=0, batch_size=batch_size)
         self._known: dict[int, Tensor] = {}
@@ -37,7 +37,7 @@ class StartingImages:
     def choose(self, problems: Problems) -> Tensor:
         """``(n, c, h, w)``: a start for each problem; the same for the same seed and id."""
         stream = rng.streams(self._seed, problems.ids)
-        numbers = rng.bits(stream, 0, _PICK, 1)[:, 0].tolist()
+        numbers = rng.bits(stream, 0, Purpose.START_IMAGE, 1)[:, 0].tolist()
         if problems.targets is None:
             classes = self._others(problems.labels, stream)
         else:
@@ -50,20 +50,20 @@ class StartingImages:
 
     def _others(self, labels: Tensor, stream: Tensor) -> list[int]:
         present = sorted(set(self._pool.labels.tolist()))
-        numbers = rng.bits(stream, 0, _CLASS, 1)[:, 0].tolist()
+        numbers = rng.bits(stream, 0, Purpose.START_CLASS, 1)[:, 0].tolist()
         others = ([c for c in present if c != label] for label in labels.tolist())
-        return [some[n % len(some)] for some, n in zip(others, numbers, strict=True)]
+        return [mine[n % len(mine)] for mine, n in zip(others, numbers, strict=True)]
 
     def _images_of(self, wanted: int) -> Tensor:
         """Images of the class that the victim classifies correctly."""
         if wanted not in self._known:
             mine = (self._pool.labels == wanted).nonzero()[:, 0]
             stream = rng.streams(self._seed, torch.tensor([wanted]))
-            order = rng.bits(stream, 0, _IMAGE_ORDER, len(mine))[0].sort(stable=True).indices
-            rows = mine[order[:CANDIDATES]]
+            numbers = rng.bits(stream, 0, Purpose.START_ORDER, len(mine))[0]
+            rows = mine[numbers.sort(stable=True).indices[:CANDIDATES]]
             right = torch.zeros(0)
             if len(rows):
-                images = take(self._pool, rows.tolist()).images
+                images = self._pool.read(rows.tolist())
                 answers = self._oracle.ask(rows, images, "clean")
                 if answers.common_error is not None:
                     raise VictimUnavailable(

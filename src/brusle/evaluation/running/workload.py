@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from brusle.data import Dataset, Source, risk, source
+from brusle.data import Source, as_source, risk
+from brusle.data.sets import remembering
+from brusle.defaults import GOALS
 from brusle.errors import InputError
 from brusle.evaluation.record import GoalName
-from brusle.evaluation.storing.manifest import (
-    Manifest,
-    ManifestImage,
-    Originals,
-    Targets,
-    in_parts,
-    number_of_classes,
-)
-from brusle.evaluation.storing.manifest import manifest as make_manifest
+from brusle.evaluation.running.pairs import drawn, number_of_classes
+from brusle.evaluation.running.plan import Plan
+from brusle.evaluation.storing.manifest import Manifest, ManifestImage, Originals, Targets, in_parts
 from brusle.names import require_harmless
-from brusle.oracle import Victim, check_shape, traits
 from brusle.problems import Problems
+from brusle.victim import Victim
 
-Data = str | Source | Dataset | tuple[Any, Any]
-GOALS: tuple[GoalName, ...] = ("untargeted", "targeted")
+Portion = tuple[Sequence[ManifestImage], Tensor]  # of a manifest, with the images
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProblemList:
     """The problems of one goal, each once, without their images.
 
     An image that the data hold twice is the same problem twice; the first of them stands for both.
@@ -50,80 +42,118 @@ class Asked:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def distinct(self) -> ProblemList:
+        """Every problem where it stands first."""
+        first: dict[int, int] = {}
+        for row, number in enumerate(self.ids.tolist()):
+            first.setdefault(number, row)
+        rows = list(first.values())
+        targets = None if self.targets is None else self.targets[rows]
+        return ProblemList(self.images[rows], targets, self.ids[rows])
 
+
+@dataclass(frozen=True)
 class Workload:
-    """The problems of an evaluation.
+    """The problems of an evaluation; make it with `of_manifest` or `drawn`.
 
     Attributes:
         manifest: the images and their targets.
-        place: where the images are.
+        source: where the images are.
         originals: the images by name.
         shape: of an image.
+        lists: the problems of each goal that the manifest has any of.
     """
 
-    def __init__(self, manifest: Manifest, place: Source) -> None:
-        """Read every image once, to see that it is the right one and that it can be attacked."""
-        self.manifest, self.place = manifest, place
-        self.originals = Originals(place, manifest.known)
-        first = self.originals.take([manifest.entries[0].name])
-        self.shape = (first.shape[1], first.shape[2], first.shape[3])
-        ids: dict[GoalName, list[Tensor]] = {goal: [] for goal in GOALS}
-        for part in in_parts(manifest.entries, first.nbytes):
-            images = self.originals.take([entry.name for entry in part])
-            for goal in GOALS:
-                rows, labels, targets = _aims(part, goal)
-                if len(rows):
-                    ids[goal].append(Problems.make(images[rows], labels, targets).ids)
-        self._asked: dict[GoalName, Asked] = {}
-        for goal in GOALS:
-            rows, _, targets = _aims(manifest.entries, goal)
-            if len(rows):
-                self._asked[goal] = _distinct(Asked(rows, targets, torch.cat(ids[goal])))
+    manifest: Manifest
+    source: Source
+    originals: Originals
+    shape: tuple[int, int, int]
+    lists: dict[GoalName, ProblemList]
 
     @classmethod
-    def of(
-        cls,
-        data: Data,
-        pairs: str | Path | Manifest | None,
-        targets: Targets,
-        limit: int | None,
-        seed: int,
-        victim: Victim,
+    def of(cls, plan: Plan, victim: Victim) -> Workload:
+        """What a plan is about; without targets, if no attack of it has any."""
+        data, pairs = plan.data, plan.pairs
+        if pairs is None:
+            targets = plan.targets if plan.targeted else 0
+            source = as_source(data, victim)
+            return cls.drawn(source, targets, plan.limit, plan.seeds[0], victim)
+        manifest = pairs if isinstance(pairs, Manifest) else Manifest.read(pairs)
+        if isinstance(data, str):
+            if manifest is not pairs and data != manifest.data:
+                origin = f"the manifest {pairs}"
+                require_harmless(origin, "data", manifest.data, risk(manifest.data))
+            data = manifest.data
+        return cls.of_manifest(manifest, as_source(data, victim))
+
+    @classmethod
+    def of_manifest(cls, manifest: Manifest, source: Source) -> Workload:
+        """Read every image once, to see that it is the right one and that it can be attacked."""
+        source = remembering(source)
+        originals = Originals(source, manifest.known)
+        size = originals.take([manifest.entries[0].name]).nbytes
+        parts = in_parts(manifest.entries, size)
+        portions = ((part, originals.take([entry.name for entry in part])) for part in parts)
+        _, lists, shape = _read(portions)
+        return cls(manifest, source, originals, shape, lists)
+
+    @classmethod
+    def drawn(
+        cls, source: Source, targets: Targets, limit: int | None, seed: int, victim: Victim
     ) -> Workload:
-        """As `brusle.evaluate` describes these; no targets if ``targets`` is 0."""
-        if pairs is not None:
-            known = pairs if isinstance(pairs, Manifest) else Manifest.read(pairs)
-            if known is not pairs and isinstance(data, str) and data != known.data:
-                require_harmless(f"the manifest {pairs}", "data", known.data, risk(known.data))
-            return cls(known, as_source(known.data if isinstance(data, str) else data, victim))
-        place = as_source(data, victim)
-        classes = number_of_classes(place, victim)
+        """Images evenly over the classes and random targets; every image is read once."""
+        source = remembering(source)
+        classes = number_of_classes(source, victim)
         if targets and classes < 2:
             raise InputError("a targeted evaluation needs at least 2 classes in the data")
-        rows = chosen_rows(place, limit)
-        return cls(make_manifest(place, rows, targets, seed, classes), place)
+        portions = drawn(source, source.chosen(limit), targets, seed, range(classes))
+        entries, lists, shape = _read(portions)
+        manifest = Manifest(source.name, None, seed, classes, 0, entries)
+        return cls(manifest, source, Originals(source, manifest.known), shape, lists)
 
-    def asked(self, goal: GoalName) -> Asked:
+    def list_of(self, goal: GoalName) -> ProblemList:
         """The problems of a goal."""
-        if goal not in self._asked:
+        if goal not in self.lists:
             raise InputError("the manifest has no targets: make one with --targets")
-        return self._asked[goal]
+        return self.lists[goal]
 
-    def names(self, goal: GoalName, which: Sequence[int]) -> list[str]:
-        """What the images of some problems are called."""
-        images = self.asked(goal).images[list(which)].tolist()
+    def names(self, goal: GoalName, rows: Sequence[int]) -> list[str]:
+        """What the images of the problems in ``rows`` of their list are called."""
+        images = self.list_of(goal).images[list(rows)].tolist()
         return [self.manifest.entries[at].name for at in images]
 
-    def problems(self, goal: GoalName, which: Sequence[int]) -> Problems:
-        """Some problems of a goal, with their images."""
-        asked, rows = self.asked(goal), list(which)
-        labels = [self.manifest.entries[at].label for at in asked.images[rows].tolist()]
+    def problems(self, goal: GoalName, rows: Sequence[int]) -> Problems:
+        """The problems in ``rows`` of their list, with their images."""
+        listed, rows = self.list_of(goal), list(rows)
+        labels = [self.manifest.entries[at].label for at in listed.images[rows].tolist()]
         return Problems.make(
             self.originals.take(self.names(goal, rows)),
             labels,
-            None if asked.targets is None else asked.targets[rows],
-            asked.ids[rows],
+            None if listed.targets is None else listed.targets[rows],
+            listed.ids[rows],
         )
+
+
+def _read(
+    portions: Iterable[Portion],
+) -> tuple[tuple[ManifestImage, ...], dict[GoalName, ProblemList], tuple[int, int, int]]:
+    """All entries, the problems of each goal, and the shape of an image.
+
+    Images are looked at and let go.
+    """
+    entries: list[ManifestImage] = []
+    parts: dict[GoalName, list[ProblemList]] = {goal: [] for goal in GOALS}
+    channels = height = width = 0
+    for mine, images in portions:
+        for goal in GOALS:
+            rows, labels, targets = _aims(mine, goal)
+            if len(rows):
+                ids = Problems.make(images[rows], labels, targets).ids
+                parts[goal].append(ProblemList(len(entries) + rows, targets, ids))
+        entries += mine
+        channels, height, width = images.shape[1:]
+    lists = {goal: _joined(found).distinct() for goal, found in parts.items() if found}
+    return tuple(entries), lists, (channels, height, width)
 
 
 def _aims(entries: Sequence[ManifestImage], goal: GoalName) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -136,64 +166,10 @@ def _aims(entries: Sequence[ManifestImage], goal: GoalName) -> tuple[Tensor, Ten
     return rows, labels, targets
 
 
-def _distinct(asked: Asked) -> Asked:
-    """Every problem where it stands first."""
-    first: dict[int, int] = {}
-    for row, number in enumerate(asked.ids.tolist()):
-        first.setdefault(number, row)
-    rows = list(first.values())
-    targets = None if asked.targets is None else asked.targets[rows]
-    return Asked(asked.images[rows], targets, asked.ids[rows])
-
-
-def as_source(data: Data, victim: Any = None) -> Source:
-    """What a user gives as ``data``; photographs framed as the victim wants."""
-    if isinstance(data, str):
-        return source(data, like=victim)
-    if isinstance(data, Source):
-        return data
-    if not isinstance(data, Dataset):
-        images, labels = (torch.as_tensor(part) for part in data)
-        names = tuple(f"{i:05d}" for i in range(len(labels)))
-        data = Dataset("arrays", images, labels, (), names)
-    if len(set(data.names)) < len(data):
-        raise InputError(f"two images of {data.name} have the same name: give each its own")
-    # ids would be hashes of all images
-    whole = Problems.make(data.images, data.labels, ids=range(len(data)))
-    return Source(
-        data.name, whole.labels, data.classes, data.names, lambda rows: whole.images[list(rows)]
+def _joined(parts: Sequence[ProblemList]) -> ProblemList:
+    targets = [part.targets for part in parts if part.targets is not None]
+    return ProblemList(
+        torch.cat([part.images for part in parts]),
+        torch.cat(targets) if targets else None,
+        torch.cat([part.ids for part in parts]),
     )
-
-
-def chosen_rows(data: Source, limit: int | None) -> Sequence[int]:
-    """At most ``limit`` images, evenly over the classes; None is all, in their order."""
-    if limit is not None and limit < 1:
-        raise InputError(f"limit is {limit}: it must be at least 1")
-    return range(len(data)) if limit is None else data.order()[:limit]
-
-
-def check_fit(data: Source, shape: tuple[int, ...], victim: Victim) -> None:
-    """Raise if the victim cannot mean what the data means: other shape, or other classes."""
-    known = traits(victim)
-    check_shape(shape, victim, f"images of {data.name}")
-    if not known.classes:
-        return
-    top = int(data.labels.max())
-    if top >= len(known.classes):
-        raise InputError(
-            f"{data.name} has label {top}, but {victim.name} has {len(known.classes)} classes: "
-            f"take data and victim that belong together"
-        )
-    present = [c for c in sorted(set(data.labels.tolist())) if c < len(data.classes)]
-    differ = [c for c in present if _plain(data.classes[c]) != _plain(known.classes[c])]
-    # a name or two may be spelled otherwise; most of them cannot
-    if 2 * len(differ) > len(present):
-        c = differ[0]
-        raise InputError(
-            f"class {c} is {data.classes[c]!r} in {data.name} but {known.classes[c]!r} for "
-            f"{victim.name}: take data and victim that belong together"
-        )
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())

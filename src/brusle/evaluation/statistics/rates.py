@@ -1,4 +1,4 @@
-"""Rates with their uncertainty."""
+"""Numbers with their uncertainty."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 import statistics
 from dataclasses import dataclass
 from typing import Any
+
+from brusle.outcomes import share
 
 Z95 = statistics.NormalDist().inv_cdf(0.975)
 
@@ -25,7 +27,7 @@ class Rate:
     @property
     def value(self) -> float:
         """The share; NaN of nothing."""
-        return self.hits / self.count if self.count else math.nan
+        return share(self.hits, self.count)
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -53,3 +55,20 @@ class Rate:
             "hits": self.hits,
             "count": self.count,
         }
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def excludes(self, value: float) -> bool:
+        """Whether the interval does not hold ``value``."""
+        return not self.low <= value <= self.high
+
+    def as_dict(self) -> dict[str, float | None]:
+        """For JSON; what is not finite is None."""
+        return {name: x if math.isfinite(x) else None for name, x in vars(self).items()}

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -14,13 +14,14 @@ from torch import Tensor
 
 from brusle.attacks import ATTACKS
 from brusle.evaluation.record import Row, Setting
-from brusle.goals import LOSSES, Goal, Output
-from brusle.oracle import COLUMNS, Traits
+from brusle.goals import Goal
+from brusle.ledger import COLUMNS
+from brusle.outcomes import ATTACKED, FAULTY
+from brusle.scores import Loss, Meaning, Output, Scores
 from brusle.text import brief
 from brusle.verify import draws_of, reaches
+from brusle.victim import Traits
 
-_CLEAN = ("success", "failed", "unverified")  # statuses of images that were classified correctly
-_FAULTY = ("error", "unverified")
 _NO_ATTACK = ("queries", "pixels", "verify", "backward")  # all 0 where there was no attack
 
 
@@ -52,9 +53,9 @@ class RowAudit:
             yield f"a success whose final label is {row.final_label}"
 
     def _of_status(self, row: Row) -> Iterator[str]:
-        if bool(row.error) != (row.status in _FAULTY):
+        if bool(row.error) != (row.status in FAULTY):
             yield f"its status is {row.status}, and its error {row.error[:80]!r}"
-        if row.status in _CLEAN and row.clean_label != row.label:
+        if row.status in ATTACKED and row.clean_label != row.label:
             yield f"its status is {row.status}, and its clean label {row.clean_label}"
         if row.stable and row.status != "success":
             yield f"it is stable, and its status {row.status}"
@@ -116,9 +117,10 @@ class RowAudit:
         label = torch.tensor([row.label])
         target = None if row.target is None else torch.tensor([row.target])
         known = [float(row.pixels)]
-        for loss in LOSSES:
-            goal = Goal(target is not None, loss, self.output)
-            known.append(float(goal.losses(scores[None], label, target)[0]))
+        said = Scores(scores[None], Meaning(self.output))
+        for loss in get_args(Loss):
+            goal = Goal(target is not None, loss)
+            known.append(float(goal.losses(said, label, target)[0]))
         return any(math.isclose(row.loss, one, rel_tol=1e-4, abs_tol=1e-6) for one in known)
 
 

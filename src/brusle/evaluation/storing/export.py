@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from brusle.data import save_image
+from brusle.data import Data, save_image
 from brusle.errors import DataError, InputError
 from brusle.evaluation.record import Row
-from brusle.evaluation.running.workload import Data
 from brusle.evaluation.storing.rows import edits_of
 from brusle.evaluation.storing.runs import Run, as_dict
 from brusle.files import file_name, write_text, written

@@ -21,18 +21,21 @@ from torch import Tensor
 from brusle import defences as defence_kinds
 from brusle import rng
 from brusle import victims as victim_kinds
+from brusle.batching import default_batch_size
+from brusle.data import Data
+from brusle.data.fit import check_fit
 from brusle.errors import BrusleError, DataError, InputError
 from brusle.evaluation.record import Row, Setting, StoredTraits
-from brusle.evaluation.running.provenance import fingerprint
-from brusle.evaluation.running.workload import Data, check_fit
 from brusle.evaluation.storing.audit import RowAudit, setting_faults
 from brusle.evaluation.storing.rows import rebuild
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import ExaminedRow
 from brusle.names import require_harmless
-from brusle.oracle import Answers, Oracle, Victim, traits
+from brusle.oracle import Answers, Oracle
 from brusle.verify import image_fault, missed_goal, reaches, saved_as_png
-from brusle.victims import default_batch_size, timed
+from brusle.victim import Victim, traits
+from brusle.victims import timed
+from brusle.victims.fingerprints import fingerprint
 
 _FRESH = -1  # a restart that no attack has: another noise than the run has seen
 _TOLERANCE = 0.01  # of scores: other hardware, other batches and half precision stay below
@@ -272,7 +275,7 @@ class _Batch:
 
 
 def _scores(answers: Answers, position: int) -> NDArray[np.float64]:
-    scores: NDArray[np.float64] = answers.scores[position].double().cpu().numpy()
+    scores: NDArray[np.float64] = answers.values[position].double().cpu().numpy()
     return scores
 
 

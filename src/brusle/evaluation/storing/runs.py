@@ -14,18 +14,19 @@ import torch
 from torch import Tensor
 
 from brusle import data as data_sets
+from brusle.data import Data, as_source
 from brusle.errors import BrusleError, DataError
 from brusle.evaluation.record import About, GoalName, Row, Setting
-from brusle.evaluation.running.workload import Data, as_source
-from brusle.evaluation.statistics.summaries import Flag, Summary, flags
+from brusle.evaluation.statistics import Flag, Summary, flags
 from brusle.evaluation.storing.manifest import Manifest, Originals, in_parts
 from brusle.evaluation.storing.rows import rebuild
 from brusle.evaluation.storing.store import Store
+from brusle.ledger import COLUMNS, Ledger
 from brusle.names import require_harmless
-from brusle.oracle import COLUMNS, Ledger, Victim
 from brusle.problems import Problems
 from brusle.results import AttackResult
 from brusle.text import shown
+from brusle.victim import Victim
 
 _NAMELESS = "arrays"  # data that was given as arrays
 

@@ -30,11 +30,10 @@ from brusle.evaluation.storing.locking import LOCK, identity, is_written, lock_f
 from brusle.evaluation.storing.migrations import is_old, migrate
 from brusle.evaluation.storing.schema import CHANGED, Damaged, checksum, with_checksum
 from brusle.files import require_plain
-from brusle.results import Status
+from brusle.outcomes import FAULTY, Status
 from brusle.trouble import tells_of_trouble
 
 FILE = "results.sqlite"
-_FAULTY: tuple[Status, ...] = ("error", "unverified")
 
 
 @dataclass(frozen=True)
@@ -215,7 +214,7 @@ class Store:
         return {
             row.problem: row.status
             for row in self.rows(setting)
-            if row.status not in _FAULTY or not (retry_errors or tells_of_trouble(row.error))
+            if row.status not in FAULTY or not (retry_errors or tells_of_trouble(row.error))
         }
 
     def retries(self) -> Retries:
@@ -224,7 +223,7 @@ class Store:
             row
             for setting in self.settings()
             for row in self.rows(setting.number)
-            if row.status in _FAULTY
+            if row.status in FAULTY
         ]
         troubles = sum(tells_of_trouble(row.error) for row in faulty)
         return Retries(troubles, len(faulty) - troubles)
@@ -236,7 +235,7 @@ class Store:
         """
         marks = ", ".join("?" * (len(_KINDS) + 2))
         values = [with_checksum(setting, *_values(row)) for row in rows]
-        old = [(setting, row.problem, *_FAULTY) for row in rows]
+        old = [(setting, row.problem, *FAULTY) for row in rows]
         where = "setting = ? AND problem = ? AND status IN (?, ?)"
         with self._guard():
             self._connection.executemany(f"DELETE FROM rows WHERE {where}", old)

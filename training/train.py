@@ -1,11 +1,11 @@
-"""The recipes that trained the bundled nets: ``brusle-train NAME`` trains one again.
+"""The recipes that trained the bundled nets: ``python training/train.py NAME`` trains one again.
 
 Plain nets: cross-entropy, random flips and 4-pixel shifts, one linear warm-up and one linear decay
 of the learning rate (SGD with Nesterov momentum for the residual nets, AdamW for the transformer).
 The first epochs of the residual net run on images shrunk to 24 x 24 (half the arithmetic): a net
 with global pooling does not mind, and on two CPU cores it saves a fifth of the time.
 
-Robust nets learn on perturbed images only (`brusle.zoo.adversaries`). The first starts from the
+Robust nets learn on perturbed images only (`adversaries`). The first starts from the
 plain residual net, each of the others from a net that is robust in another norm: that takes two or
 three epochs instead of many (Croce and Hein, "Adversarial Robustness against Multiple and Single
 l_p-Threat Models via Quick Fine-Tuning of Robust Classifiers", ICML 2022).
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from adversaries import Threat, pgd, training_example
 from rich.progress import track
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -36,7 +37,6 @@ from brusle.data import cifar10, load
 from brusle.data.stored import cache_dir
 from brusle.errors import BrusleError
 from brusle.files import write_text, written
-from brusle.zoo.adversaries import Threat, pgd, training_example
 
 
 @dataclass(frozen=True)
@@ -320,7 +320,7 @@ class Trainer:
             "test_images": "CIFAR-10 test set, all 10 000 images, not used for any choice",
             **robust,
             "sample_correct": round(right * len(sample)),
-            "repeat": f"brusle data fetch cifar10 && brusle-train {self.name}{flag}",
+            "repeat": f"brusle data fetch cifar10 && python training/train.py {self.name}{flag}",
             "repeat_note": "same seed and machine give the same weights; another machine or "
             "torch rounds differently and ends within a few tenths of a percent",
             "licence": "weights: as the project; CIFAR-10 images: see its authors' page",
@@ -337,7 +337,7 @@ def main() -> None:
         default=cache_dir() / "cifar10",
         help="folder with CIFAR-10; where `brusle data fetch cifar10` puts it if not given",
     )
-    parser.add_argument("--out", type=Path, default=Path("training"), help="where to write")
+    parser.add_argument("--out", type=Path, default=Path("trained"), help="where to write")
     parser.add_argument("--epochs", type=int, help="instead of the recipe's")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--compile", action="store_true", help="faster, needs a C++ compiler")
