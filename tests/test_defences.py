@@ -5,6 +5,7 @@ import io
 import numpy as np
 import pytest
 import torch
+from installed import install
 from models import Counting, integer_model, own_labels, random_images
 from PIL import Image
 
@@ -13,7 +14,8 @@ from brusle.attacks import BruSLe
 from brusle.errors import InputError
 from brusle.oracle import Oracle
 from brusle.victim import traits
-from brusle.victims import wrap
+from brusle.victims import timed, wrap
+from brusle.victims.wrappers import named
 
 SHAPE = (3, 8, 8)
 KEYS = torch.arange(6)
@@ -155,7 +157,7 @@ def test_averages_the_answers_of_a_randomised_victim() -> None:
     victim = wrap(lambda images: torch.tensor([next(calls)]), output="logits", randomised=True)
     oracle = Oracle(victim, 1, limit=10, batch_size=4, eot=3)
     answers = oracle.ask(torch.tensor([0]), torch.zeros(1, 1, 2, 2), "search")
-    assert answers.scores.tolist() == [[2.0, 2.0]]
+    assert answers.values.tolist() == [[2.0, 2.0]]
     assert int(oracle.ledger.search[0]) == 3
 
 
@@ -216,3 +218,26 @@ def test_on_a_deterministic_victim_stable_is_success() -> None:
     result = BruSLe(4, 60)(model.victim(), images, own_labels(model, images))
     assert result.success.any()
     assert torch.equal(result.stable, result.success) and not result.randomised
+
+
+def test_a_defended_victim_is_taken_apart() -> None:
+    victim = wrap(lambda x: x.flatten(1)[:, :4], output="logits", name="a + b")
+    specs = ("rnd:0.02", "median:3", "label")
+    defended = timed(defences.defend(victim, specs), 5)
+    assert defences.taken_apart(defended) == (victim, specs)
+    factory = named(
+        defended, "python:mine:make"
+    )  # what it returns is the victim, with all defences
+    assert defences.taken_apart(factory) == (factory, ())
+
+
+def test_a_defence_of_a_plugin_is_taken_apart_too(tmp_path, monkeypatch) -> None:
+    """A plugin may return anything; what it was called with is what is written down."""
+    code = "def build(victim, height):\n    return victim\n"
+    install(tmp_path, "walls", code, defences={"wall": "build"})
+    monkeypatch.syspath_prepend(tmp_path)
+    victim = wrap(lambda x: x.flatten(1)[:, :4], output="logits", name="mine")
+    defended = defences.defend(victim, ("jpeg:75", "wall:3", "label"))
+    assert defended.name == "mine + jpeg:75 + wall:3 + label"
+    assert defences.taken_apart(defended) == (victim, ("jpeg:75", "wall:3", "label"))
+    assert defended(torch.rand(2, 3, 4, 4)).shape == (2, 4)

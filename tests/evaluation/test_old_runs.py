@@ -84,7 +84,7 @@ def test_nothing_of_an_old_run_is_run_again(folder) -> None:
     tamper(folder, "about", "key = 'brusle'", value=json.dumps(brusle.__version__))
     rows = stored(folder)
     plan = Plan.of(Run.open(folder).about.sessions[-1].plan)
-    again = plan.evaluate(folder, device="cpu")
+    again = brusle.evaluate(plan, out=folder, device="cpu")
     assert again.resumed == len(rows) == len(witness(folder))
     assert again.preflight_queries == 0 and len(again.about.sessions) == 2
     assert stored(folder) == rows and stated(folder) == FORMAT

@@ -72,6 +72,12 @@ def trace(tmp_path, monkeypatch) -> Path:
     sys.modules.pop("evil_plugin", None)
 
 
+def called(name: str) -> dict[str, object]:
+    """The facts of a victim of this name."""
+    victim, *defences = name.split(" + ")
+    return {"victim": victim, "defences": defences}
+
+
 def rename(folder: Path, **facts: object) -> None:
     for name, value in facts.items():
         tamper(folder, "about", f"key = '{name}'", value=json.dumps(value))
@@ -108,7 +114,7 @@ VICTIMS = [
 
 @pytest.mark.parametrize("name", VICTIMS)
 def test_reading_a_run_folder_opens_no_victim(name, folder, trace) -> None:
-    rename(folder, victim=name.format(trace=trace))
+    rename(folder, **called(name.format(trace=trace)))
     for command in READERS:
         answer = read(folder, command)
         assert answer.returncode == 0, answer.stderr
@@ -122,7 +128,7 @@ def test_reading_a_run_folder_opens_no_victim(name, folder, trace) -> None:
 
 
 def test_verify_opens_what_the_user_names(folder, trace) -> None:
-    rename(folder, victim="python:lying_here:make + evil:1")
+    rename(folder, **called("python:lying_here:make + evil:1"))
     options = ("--victim", "python:lying_here:make")
     answer = run("verify", folder, *options)
     assert answer.returncode == 2 and "say so with --defence evil:1" in answer.stderr

@@ -15,7 +15,29 @@ LOCK = "results.lock"
 _TRIES = 20  # to lock a folder, for a second in all
 
 
-def open_lock(path: Path) -> IO[str]:
+def lock_folder(folder: Path) -> IO[str]:
+    """The lock of a run folder, for its only writer; closing it lets go."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = _open(folder / LOCK)
+    except OSError as error:
+        raise DataError(f"cannot write to the run folder {folder}: {error.strerror}") from error
+    try:
+        _acquire(lock)
+    except OSError as error:
+        owner = lock.read().strip() or "unknown"
+        lock.close()
+        raise DataError(
+            f"another run (process {owner}) writes to {folder}: wait for it, or choose another "
+            f"--out"
+        ) from error
+    lock.truncate(0)
+    lock.write(str(os.getpid()))
+    lock.flush()
+    return lock
+
+
+def _open(path: Path) -> IO[str]:
     """The lock file; a link is not followed, since what it leads to would be written over."""
     number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     lock = os.fdopen(number, "r+")
@@ -25,8 +47,8 @@ def open_lock(path: Path) -> IO[str]:
     return lock
 
 
-def take(lock: IO[str]) -> None:
-    """Lock a file, for the only writer; who looks at the lock holds it for a moment, too."""
+def _acquire(lock: IO[str]) -> None:
+    """Lock a file; who looks at the lock holds it for a moment, too, so one try is not enough."""
     for left in reversed(range(_TRIES)):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -123,17 +123,17 @@ class Manifest:
         """Label and hash of each image, by name."""
         return {entry.name: (entry.label, entry.sha256) for entry in self.entries}
 
-    def dataset(self, like: Any = None) -> Dataset:
+    def dataset(self, victim: Any = None) -> Dataset:
         """Read all images, and check that they are the ones that were chosen.
 
         Args:
-            like: the victim that photographs are framed for.
+            victim: the one that photographs are framed for.
         """
         require_harmless("the manifest", "data", self.data, risk(self.data))
-        place, names = source(self.data, like=like), tuple(self.known)
-        labels = torch.tensor([entry.label for entry in self.entries])
-        images = Originals(place, self.known).take(names)
-        return Dataset(self.data, images, labels, place.classes, names)
+        originals = Originals(source(self.data, like=victim), self.known)
+        labels, names = torch.tensor([e.label for e in self.entries]), tuple(self.known)
+        classes = originals.source.classes
+        return Dataset(self.data, originals.take(names), labels, classes, names)
 
 
 def _reason(error: Exception) -> str:

@@ -262,20 +262,20 @@ class _Batch:
         if not torch.equal(saved, pictures):  # originals that are not of 8-bit levels
             stored = oracle.ask_once(torch.arange(len(rows)), pictures, "verify")
         missed: dict[int, str] = {}
-        for place, (at, row) in enumerate(zip(images, rows, strict=True)):
-            if place in answers.errors:
-                reasons[at].append(answers.errors[place])
+        for position, (at, row) in enumerate(zip(images, rows, strict=True)):
+            if position in answers.errors:
+                reasons[at].append(answers.errors[position])
                 continue
-            label = int(_scores(answers, place).argmax())
+            label = int(_scores(answers, position).argmax())
             if not reaches(label, row.label, row.target):
                 missed[at] = missed_goal(label)
-            elif not self._audit.traits.randomised and place not in stored.errors:
-                reasons[at] += _other_answer(row, _scores(stored, place))
+            elif not self._audit.traits.randomised and position not in stored.errors:
+                reasons[at] += _other_answer(row, _scores(stored, position))
         return missed
 
 
-def _scores(answers: Answers, place: int) -> NDArray[np.float64]:
-    scores: NDArray[np.float64] = answers.values[place].double().cpu().numpy()
+def _scores(answers: Answers, position: int) -> NDArray[np.float64]:
+    scores: NDArray[np.float64] = answers.values[position].double().cpu().numpy()
     return scores
 
 

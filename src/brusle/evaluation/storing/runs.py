@@ -108,8 +108,8 @@ class Run:
         """What the store says about victim, data, and the sessions that wrote it."""
         about = self.store.about()
         if about is None:
-            place = "this run" if self.folder is None else self.folder
-            raise DataError(f"{place} does not say what it is of: no attack has begun in it")
+            run = "this run" if self.folder is None else self.folder
+            raise DataError(f"{run} does not say what it is of: no attack has begun in it")
         return about
 
     @property

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from brusle.errors import DataError
 from brusle.evaluation.record import FORMAT, About, Row, Setting
 from brusle.evaluation.storing import schema
 from brusle.evaluation.storing.database import connect, in_words, is_frozen, layout, private_copy
-from brusle.evaluation.storing.locking import LOCK, identity, is_written, open_lock, take
+from brusle.evaluation.storing.locking import LOCK, identity, is_written, lock_folder
 from brusle.evaluation.storing.migrations import is_old, migrate
 from brusle.evaluation.storing.schema import CHANGED, Damaged, checksum, with_checksum
 from brusle.files import require_plain
@@ -81,25 +80,7 @@ class Store:
         """Open the store of a run folder for writing; make it if there is none."""
         folder = Path(folder)
         require_plain(folder.resolve())  # the folder itself may be one: the user has named it
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = open_lock(folder / LOCK)
-        except OSError as error:
-            raise DataError(f"cannot write to the run folder {folder}: {error.strerror}") from error
-        try:
-            take(lock)
-        except OSError as error:
-            lock.seek(0)
-            owner = lock.read().strip() or "unknown"
-            lock.close()
-            raise DataError(
-                f"another run (process {owner}) writes to {folder}: wait for it, or choose another "
-                f"--out"
-            ) from error
-        lock.seek(0)
-        lock.truncate()
-        lock.write(str(os.getpid()))
-        lock.flush()
+        lock = lock_folder(folder)
         name = str(folder / FILE)
         try:
             connection = connect(name)
@@ -345,7 +326,7 @@ class Store:
     @contextmanager
     def _guard(self) -> Iterator[None]:
         """A transaction; SQLite's complaints in our words."""
-        self._check_place()
+        self._require_files()
         try:
             with self._turn, self._connection:
                 yield
@@ -356,7 +337,7 @@ class Store:
         except UnicodeDecodeError as error:  # SQLite's message quotes what is there
             raise self._damage("a name in it is no text") from error
 
-    def _check_place(self) -> None:
+    def _require_files(self) -> None:
         """Raise if somebody has taken the folder away: SQLite would write on, to no file at all."""
         for path, known in self._files.items():
             if identity(path) != known:
@@ -433,8 +414,8 @@ def _setting(number: int, text: str) -> Setting:
 def _reason(error: ValidationError) -> str:
     """The first thing that pydantic found, in a few words."""
     first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(map(str, first["loc"]))
-    return f"{place}: {first['msg']}" if place else first["msg"]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}" if where else first["msg"]
 
 
 def _values(row: Row) -> Iterator[Any]:
