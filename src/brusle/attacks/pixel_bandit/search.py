@@ -39,15 +39,17 @@ class Bandit(Search):
     def ask(self, step: Tensor) -> Edits:
         """Random masks first, then swaps by drawn effects."""
         initial = self.initial(step)
-        if not bool(initial.all()):
+        rows = initial.nonzero()[:, 0]
+        if len(rows) < len(step):
             chance = Chance(self.stream, step)
             self.new = self.proposals.propose(chance, self.images, self.best, self.slope)
-        rows = initial.nonzero()[:, 0]
+        else:
+            self.new = self.new.clone()  # the masks asked before are not ours to change
         if len(rows):
             chance = Chance(self.stream[rows], step[rows])
             masks = random_masks(self.prior, chance, self.images[rows], self.new.pixel.shape[1])
             self.new.replace(rows, masks)
-        return self._edits()
+        return Edits(self.new.pixel, self.prior.colours[self.new.colour])
 
     def tell(self, step: Tensor, feedback: Feedback) -> None:
         """Learn what the mask scores; it may be the best."""
@@ -63,7 +65,7 @@ class Bandit(Search):
         distance = (edits.colour[:, :, None] - self.prior.colours).abs().sum(3)
         self.best.mask = Elements(edits.index, distance.argmin(2))
         self.new = self.best.mask.clone()
-        return self._edits()
+        return Edits(self.new.pixel, self.prior.colours[self.new.colour])
 
     @property
     def slope(self) -> Tensor:
@@ -91,9 +93,6 @@ class Bandit(Search):
         scale = self.prior.scales(self.images, everywhere)
         effect = model.memory.effects(weight.float())[:, :, self.prior.cell_of] * scale
         return effect.masked_fill(scale == -torch.inf, torch.nan)
-
-    def _edits(self) -> Edits:
-        return Edits(self.new.pixel, self.prior.colours[self.new.colour])
 
 
 def random_masks(prior: Prior, chance: Chance, images: Tensor, b: int) -> Elements:
