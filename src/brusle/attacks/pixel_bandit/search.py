@@ -18,23 +18,25 @@ from brusle.problems import Candidates, Edits
 from brusle.rng import Purpose
 from brusle.search import Feedback, Search
 
+Proposals = MaskProposals | SwapProposals  # in small images, and in large ones
+
 
 @dataclass
 class Bandit(Search):
     """The best mask so far, and who proposes others."""
 
-    random_masks: int  # to begin with
+    initial_masks: int  # random ones, to begin with
     prior: Prior
     images: Tensor  # (n, pixels, c)
-    stream: Tensor
+    stream: Tensor  # (n,): of random numbers
     log_odds: LogOdds
     best: Best
     new: Elements  # (n, B): the mask just asked
-    proposals: MaskProposals | SwapProposals
+    proposals: Proposals
 
     def initial(self, step: Tensor) -> Tensor:
         """``(n,)``: the first masks are random."""
-        return step < self.random_masks
+        return step < self.initial_masks
 
     def ask(self, step: Tensor) -> Edits:
         """Random masks first, then swaps by drawn effects."""
@@ -89,8 +91,7 @@ class Bandit(Search):
         """
         model = self.proposals.model
         weight = model.posterior.mean(model.observed(self.slope))
-        everywhere = torch.arange(self.prior.pixels, device=weight.device).expand(len(weight), -1)
-        scale = self.prior.scales(self.images, everywhere)
+        scale = self.prior.scales(self.images, self.prior.everywhere(len(weight)))
         effect = model.memory.effects(weight.float())[:, :, self.prior.cell_of] * scale
         return effect.masked_fill(scale == -torch.inf, torch.nan)
 
