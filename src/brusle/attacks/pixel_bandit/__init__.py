@@ -2,14 +2,25 @@
 
 BruSLe learns from the sign of each change, PixelBandit from its size. Around a mask, a set of B
 elements (pixel, colour), the effects of elements on the log-odds are nearly additive, and alike for
-neighbours and for similar colours (`prior`). So the score is modelled as a sum of effects with a
-Gaussian-process prior (`search`). Every round draws effects from the posterior (Thompson sampling),
-takes elements out of the best mask without which it would be best, and puts in those elsewhere that
+neighbours and for similar colours. So the score is modelled as a sum of effects with a
+Gaussian-process prior. Every round draws effects from the posterior (Thompson sampling), takes
+elements out of the best mask without which it would be best, and puts in those elsewhere that
 promise most. What was tried in vain is not tried again before the best mask changes.
 
-In small images the model is one of whole masks (`masks`), in large ones one of swaps (`swaps`).
-Either way a query stays as cheap as the first: only the last ``memory`` observations are
-remembered, and the inverse of their covariance is updated in place when one replaces another.
+In small images the model is one of whole masks, in large ones one of swaps. Either way a query
+stays as cheap as the first: only the last ``memory`` observations are remembered, and the inverse
+of their covariance is updated in place when one replaces another.
+
+In the order in which to read them:
+
+* `elements`: pixels with their colours, which all else counts in;
+* `prior`: what is known of effects before any is seen;
+* `log_odds`: what the victim's scores mean;
+* `memory`, `posterior`: what was observed, and what follows from it;
+* `best`: the best mask, and what was tried in vain;
+* `masks`, with `crowd` and `residual`: the model and the proposals in small images;
+* `swaps`: those in large ones;
+* `search`: one round.
 """
 
 from __future__ import annotations
@@ -28,7 +39,7 @@ from brusle.attacks.pixel_bandit.best import Best
 from brusle.attacks.pixel_bandit.log_odds import LogOdds
 from brusle.attacks.pixel_bandit.masks import MaskProposals
 from brusle.attacks.pixel_bandit.prior import Prior
-from brusle.attacks.pixel_bandit.search import Bandit
+from brusle.attacks.pixel_bandit.search import Bandit, Proposals
 from brusle.attacks.pixel_bandit.swaps import SwapProposals
 from brusle.problems import Problems
 from brusle.scores import Loss, Meaning
@@ -84,13 +95,11 @@ class PixelBandit(SparseAttack):
             proposals=self._proposals(prior, problems.flat_images, stream),
         )
 
-    def _proposals(
-        self, prior: Prior, images: Tensor, stream: Tensor
-    ) -> MaskProposals | SwapProposals:
+    def _proposals(self, prior: Prior, images: Tensor, stream: Tensor) -> Proposals:
         """An image is small if every pixel is a cell of its own."""
-        small = prior.side == 1
-        slots = min(self.memory or (masks.MEMORY if small else swaps.MEMORY), self.queries)
-        if small:
-            options = (self.pixels, self.initial, self.decay)
-            return MaskProposals.start(prior, images, slots, *options)
-        return SwapProposals.start(prior, stream, slots, self.pixels)
+        if prior.side > 1:
+            slots = min(self.memory or swaps.MEMORY, self.queries)
+            return SwapProposals.start(prior, stream, slots, self.pixels)
+        slots = min(self.memory or masks.MEMORY, self.queries)
+        options = (self.pixels, self.initial, self.decay)
+        return MaskProposals.start(prior, images, slots, *options)

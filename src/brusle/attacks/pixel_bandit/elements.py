@@ -24,6 +24,14 @@ class Elements(Rows):
         """``(n, m)``: those at places ``at``."""
         return Elements(self.pixel.gather(1, at), self.colour.gather(1, at))
 
+    def streams(self, colours: int) -> Tensor:
+        """``(n * m,)``: a stream of random numbers for each, in all problems the same.
+
+        Args:
+            colours: how many there are.
+        """
+        return rng.streams(0, (self.pixel * colours + self.colour).flatten())
+
     def clone(self) -> Elements:
         return Elements(self.pixel.clone(), self.colour.clone())
 

@@ -165,23 +165,25 @@ class MaskProposals(Rows):
     ) -> MaskProposals:
         """For the search in ``images``, ``(n, pixels, c)``."""
         model = MaskModel.start(prior, len(images), slots, b)
-        everywhere = torch.arange(prior.pixels, device=images.device).expand(len(images), -1)
-        return cls(model, initial, decay, prior.scales(images, everywhere))
+        scale = prior.scales(images, prior.everywhere(len(images)))
+        return cls(model, initial, decay, scale)
 
     def propose(self, chance: Chance, images: Tensor, best: Best, slope: Tensor) -> Elements:
         """Take out of the best mask what it misses least, and put in what promises most."""
         model, prior = self.model, self.model.prior
         effects, weight = model.draw(chance, slope)
         own, others = model.residual.familiar(model.memory, best.mask, weight)
+        # what is taken out
         drawn = prior.of_elements(effects, images, best.mask)
         missed = without(prior, best.mask.pixel, drawn) + own
         order = missed.argsort(dim=1, stable=True)
         mask, drawn = best.mask.gather(order), drawn.gather(1, order)
         swaps = self.swaps(chance.step, order.shape[1])
         swapped = torch.arange(order.shape[1], device=order.device) < swaps[:, None]
+        # what is put in
         alone = torch.where(self.scale > 0, effects * self.scale, self.scale)
         value = beside(prior, mask.pixel, drawn, ~swapped, alone) + others
-        everywhere = torch.arange(prior.pixels, device=order.device).expand(len(order), -1)
+        everywhere = prior.everywhere(len(order))
         worth, paint = best.admit(value, everywhere, mask, swapped).max(1)
         top, pixel = worth.topk(int(swaps.max()), 1)
         take = swapped[:, : top.shape[1]] & (top > -torch.inf)

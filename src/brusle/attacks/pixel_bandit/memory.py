@@ -16,7 +16,7 @@ from brusle.attacks.pixel_bandit.log_odds import CLASSES
 from brusle.attacks.pixel_bandit.prior import Prior
 from brusle.rows import Rows
 
-PART = 16  # elements that are summed at once
+_PART = 16  # elements that are summed at once
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Memory(Rows):
 
         In whole parts, see `total`; nothing is copied.
         """
-        width = min(self.size.shape[2], max(1, -(-m // PART)) * PART)
+        width = min(self.size.shape[2], max(1, -(-m // _PART)) * _PART)
         first = (slice(None), slice(None), slice(width))
         elements = Elements(self.elements.pixel[first], self.elements.colour[first])
         return replace(self, elements=elements, index=self.index[first], size=self.size[first])
@@ -99,7 +99,7 @@ def total(values: Tensor) -> Tensor:
     It is taken in parts of one size, one after another. More zeros would else change its last
     digits, and how many there are depends on the batch.
     """
-    sums = values[:, :, :PART].sum(2)
-    for at in range(PART, values.shape[2], PART):
-        sums = sums + values[:, :, at : at + PART].sum(2)
+    sums = values[:, :, :_PART].sum(2)
+    for at in range(_PART, values.shape[2], _PART):
+        sums = sums + values[:, :, at : at + _PART].sum(2)
     return sums

@@ -120,6 +120,10 @@ class Prior:
             cell_of.to(device),
         )
 
+    def everywhere(self, n: int) -> Tensor:
+        """``(n, pixels)``: all pixels, for so many problems."""
+        return torch.arange(self.pixels, device=self.cell_of.device).expand(n, -1)
+
     def index(self, elements: Elements) -> Tensor:
         """``(n, m)``: which of all effects, ``(n, k * cells)``, are those of elements."""
         return elements.colour * self.count + self.cell_of[elements.pixel]

@@ -53,12 +53,11 @@ class Residual(Rows):
 
     def features(self, mask: Elements) -> Tensor:
         """``(n, features)``: products of the random signs of the elements of a mask."""
-        elements = mask.pixel * self.colours + mask.colour
-        stream, features = rng.streams(0, elements.flatten()), self.parity.shape[2]
+        features = self.parity.shape[2]
         mean = math.exp(-1 / (2 * _REACH * self.pixels))
-        bits = rng.bits(stream, 0, Purpose.BANDIT_SIGN, features)
+        bits = rng.bits(mask.streams(self.colours), 0, Purpose.BANDIT_SIGN, features)
         negative = bits >= int((1 + mean) / 2 * 2**31)
-        odd = negative.view(*elements.shape, features).sum(1) % 2
+        odd = negative.view(*mask.pixel.shape, features).sum(1) % 2
         return 1.0 - 2.0 * odd.float()
 
     def draw(self, chance: Chance) -> Tensor:

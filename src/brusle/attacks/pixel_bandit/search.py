@@ -18,36 +18,40 @@ from brusle.problems import Candidates, Edits
 from brusle.rng import Purpose
 from brusle.search import Feedback, Search
 
+Proposals = MaskProposals | SwapProposals  # in small images, and in large ones
+
 
 @dataclass
 class Bandit(Search):
     """The best mask so far, and who proposes others."""
 
-    random_masks: int  # to begin with
+    initial_masks: int  # random ones, to begin with
     prior: Prior
     images: Tensor  # (n, pixels, c)
-    stream: Tensor
+    stream: Tensor  # (n,): of random numbers
     log_odds: LogOdds
     best: Best
     new: Elements  # (n, B): the mask just asked
-    proposals: MaskProposals | SwapProposals
+    proposals: Proposals
 
     def initial(self, step: Tensor) -> Tensor:
         """``(n,)``: the first masks are random."""
-        return step < self.random_masks
+        return step < self.initial_masks
 
     def ask(self, step: Tensor) -> Edits:
         """Random masks first, then swaps by drawn effects."""
         initial = self.initial(step)
-        if not bool(initial.all()):
+        rows = initial.nonzero()[:, 0]
+        if len(rows) < len(step):
             chance = Chance(self.stream, step)
             self.new = self.proposals.propose(chance, self.images, self.best, self.slope)
-        rows = initial.nonzero()[:, 0]
+        else:
+            self.new = self.new.clone()  # the masks asked before are not ours to change
         if len(rows):
             chance = Chance(self.stream[rows], step[rows])
             masks = random_masks(self.prior, chance, self.images[rows], self.new.pixel.shape[1])
             self.new.replace(rows, masks)
-        return self._edits()
+        return Edits(self.new.pixel, self.prior.colours[self.new.colour])
 
     def tell(self, step: Tensor, feedback: Feedback) -> None:
         """Learn what the mask scores; it may be the best."""
@@ -63,7 +67,7 @@ class Bandit(Search):
         distance = (edits.colour[:, :, None] - self.prior.colours).abs().sum(3)
         self.best.mask = Elements(edits.index, distance.argmin(2))
         self.new = self.best.mask.clone()
-        return self._edits()
+        return Edits(self.new.pixel, self.prior.colours[self.new.colour])
 
     @property
     def slope(self) -> Tensor:
@@ -87,13 +91,9 @@ class Bandit(Search):
         """
         model = self.proposals.model
         weight = model.posterior.mean(model.observed(self.slope))
-        everywhere = torch.arange(self.prior.pixels, device=weight.device).expand(len(weight), -1)
-        scale = self.prior.scales(self.images, everywhere)
+        scale = self.prior.scales(self.images, self.prior.everywhere(len(weight)))
         effect = model.memory.effects(weight.float())[:, :, self.prior.cell_of] * scale
         return effect.masked_fill(scale == -torch.inf, torch.nan)
-
-    def _edits(self) -> Edits:
-        return Edits(self.new.pixel, self.prior.colours[self.new.colour])
 
 
 def random_masks(prior: Prior, chance: Chance, images: Tensor, b: int) -> Elements:

@@ -50,10 +50,10 @@ class Swaps(Rows):
     weight: Tensor  # (n, m): -1 out, 1 in, or 0 for none
 
     @classmethod
-    def of(cls, out: Elements, into: Elements, which: Tensor) -> Swaps:
-        """Each of ``out`` for one of ``into``, ``(n, m / 2)``, if ``which``."""
-        pixel = torch.stack([out.pixel, into.pixel], 2).flatten(1)
-        colour = torch.stack([out.colour, into.colour], 2).flatten(1)
+    def of(cls, out: Elements, added: Elements, which: Tensor) -> Swaps:
+        """Each of ``out`` for one of ``added``, ``(n, m / 2)``, if ``which``."""
+        pixel = torch.stack([out.pixel, added.pixel], 2).flatten(1)
+        colour = torch.stack([out.colour, added.colour], 2).flatten(1)
         weight = torch.stack([-which.float(), which.float()], 2).flatten(1)
         return cls(Elements(pixel, colour), weight)
 
@@ -157,10 +157,10 @@ class SwapModel(Rows):
 
     def _signs(self, elements: Elements) -> Tensor:
         """``(n, m, draws)``: random signs of elements; a mix of them is a draw of own parts."""
-        key = elements.pixel * len(self.prior.colours) + elements.colour
-        number = rng.bits(rng.streams(0, key.flatten()), 0, Purpose.BANDIT_SIGN, 1)
+        stream = elements.streams(len(self.prior.colours))
+        number = rng.bits(stream, 0, Purpose.BANDIT_SIGN, 1)
         bits = number >> torch.arange(_BASIS, device=number.device).int() & 1
-        return 1.0 - 2.0 * bits.float().view(*key.shape, _BASIS)
+        return 1.0 - 2.0 * bits.float().view(*elements.pixel.shape, _BASIS)
 
 
 @dataclass
@@ -189,10 +189,12 @@ class SwapProposals(Rows):
         """Take out of the best mask what it misses least, put in what promises most, well apart."""
         most, prior = self.most, self.model.prior
         effects, own = self.model.draw(chance, images, best.mask, slope)
+        # what is taken out
         missed = prior.of_elements(effects, images, best.mask) + own
         order = missed.argsort(dim=1, stable=True)
         mask, out = best.mask.gather(order), best.mask.gather(order[:, :most])
         swapped = torch.arange(order.shape[1], device=order.device) < self.radius.round()[:, None]
+        # what is put in: peaks that are not in the cell of a pixel that stays
         pixels = candidates(prior, chance)
         scale = prior.scales(images, pixels)
         value = torch.where(scale > 0, effects * scale, scale)
@@ -200,9 +202,9 @@ class SwapProposals(Rows):
         taken = prior.summed((~swapped).float()[:, None], mask.pixel)[:, 0] > 0
         top, at = prior.peaks(unless_all(worth, taken)).topk(most, 1)
         take = swapped[:, :most] & (top > -torch.inf)
-        into = Elements(pixels.gather(1, at), paint.gather(1, at))
-        self.new = Swaps.of(out, into, take)
-        mask.exchange(take, into)
+        added = Elements(pixels.gather(1, at), paint.gather(1, at))
+        self.new = Swaps.of(out, added, take)
+        mask.exchange(take, added)
         return mask
 
     def learn(self, step: Tensor, images: Tensor, answer: Answer, best: Best) -> None:
