@@ -25,9 +25,12 @@ from brusle.attacks.pixel_bandit.masks import MaskBandit
 from brusle.attacks.pixel_bandit.prior import Prior
 from brusle.attacks.pixel_bandit.search import Bandit
 from brusle.attacks.pixel_bandit.swaps import SwapBandit
+from brusle.lazy import submodules
 from brusle.problems import Problems
 from brusle.scores import Loss, Meaning
 from brusle.search import Behaviour, Search
+
+__getattr__ = submodules(__name__)
 
 __all__ = ["Bandit", "PixelBandit"]
 
