@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +30,14 @@ from torch import Tensor
 
 import brusle
 from brusle.attacks import make
-from brusle.attacks.base import SparseAttack
 from brusle.data import load
 from brusle.defences import defend
 from brusle.errors import BrusleError
 from brusle.outcomes import FAULTY
-from brusle.problems import Candidates, Problems
+from brusle.problems import Problems
 from brusle.results import AttackResult
-from brusle.search import Feedback, Search
-from brusle.session import Session, run
+from brusle.search import Round
+from brusle.session import run
 from brusle.victim import Victim, call_victim
 
 
@@ -60,48 +58,20 @@ class Timed:
         return scores
 
 
-class Watched:
-    """An attack whose margins are written down: how far the goal is reached, query by query."""
+class Margins:
+    """How far the goal is reached, query by query: an ``on_round`` that writes it down."""
 
-    def __init__(self, attack: SparseAttack) -> None:
-        self.attack, self.journal = attack, {}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.attack, name)
-
-    def conduct(self, session: Session) -> None:
-        session.search(self, on_finished=session.conclude)
-
-    def start(self, problems: Problems, seed: int, restart: int) -> Search:
+    def __init__(self, problems: Problems) -> None:
         targeted = problems.targets is not None
-        aim = problems.targets if targeted else problems.labels
-        search = self.attack.start(problems, seed, restart)
-        return _Watch(search, problems.ids, aim, 1.0 if targeted else -1.0, self.journal)
+        self.aim = problems.targets if targeted else problems.labels
+        self.sign = 1.0 if targeted else -1.0
+        self.journal: dict[int, list[float]] = {}
 
-
-@dataclass
-class _Watch(Search):
-    search: Search
-    ids: Tensor
-    aim: Tensor
-    sign: float
-    journal: dict[int, list[float]] = field(default_factory=dict)
-
-    def ask(self) -> Candidates:
-        return self.search.ask()
-
-    def initial(self) -> Tensor:
-        return self.search.initial()
-
-    def tell(self, feedback: Feedback) -> None:
-        scores = feedback.scores.double()
-        own = scores.gather(1, self.aim[:, None])[:, 0]
-        other = scores.scatter(1, self.aim[:, None], -torch.inf).amax(1)
-        for number, margin in zip(
-            self.ids.tolist(), (self.sign * (own - other)).tolist(), strict=True
-        ):
-            self.journal.setdefault(number, []).append(margin)
-        self.search.tell(feedback)
+    def __call__(self, seen: Round) -> None:
+        scores, aim = seen.feedback.scores.values.double().cpu(), self.aim[seen.rows][:, None]
+        lead = scores.gather(1, aim)[:, 0] - scores.scatter(1, aim, -torch.inf).amax(1)
+        for row, margin in zip(seen.rows.tolist(), (self.sign * lead).tolist(), strict=True):
+            self.journal.setdefault(row, []).append(margin)
 
 
 def choose(args: argparse.Namespace, victim: Victim) -> tuple[Tensor, Tensor, Tensor]:
@@ -153,10 +123,17 @@ def measure(args: argparse.Namespace, victim: Victim, pixels: int, marks: list[i
     )
     lines, used = [], {}
     for name in args.attacks:
-        timed, watched = Timed(victim), Watched(make(name, pixels, args.queries))
-        result = run(watched, timed, problems, seed=args.seed, batch_size=args.batch_size)
+        timed, margins = Timed(victim), Margins(problems)
+        result = run(
+            make(name, pixels, args.queries),
+            timed,
+            problems,
+            seed=args.seed,
+            batch_size=args.batch_size,
+            on_round=margins,
+        )
         used[name] = spent(result, args.queries)
-        margins = best_margins(watched.journal, args.queries)
+        best = best_margins(margins.journal, args.queries)
         lines.append(
             {
                 "goal": args.goal,
@@ -169,7 +146,7 @@ def measure(args: argparse.Namespace, victim: Victim, pixels: int, marks: list[i
                 },
                 "mean": float(used[name].mean()),
                 "median": float(used[name].median()),
-                "margin": {q: float(margins[:, q - 1].mean()) for q in marks},
+                "margin": {q: float(best[:, q - 1].mean()) for q in marks},
                 "overhead": result.seconds / timed.seconds,
                 "queries": used[name].long().tolist(),
             }

@@ -24,10 +24,10 @@ from brusle.attacks import (
     SparseRS,
 )
 from brusle.attacks.pixel_bandit.prior import Prior
-from brusle.attacks.pixel_bandit.swaps import SwapBandit
 from brusle.errors import InputError, VictimError
-from brusle.problems import Problems
+from brusle.problems import Problems, flatten_pixels
 from brusle.results import AttackResult
+from brusle.search import Round
 from brusle.victims import wrap
 
 ATTACKS = {
@@ -82,10 +82,9 @@ ATTACKS = {
 class _LargePixelBandit(PixelBandit):
     """As in images that are too large for an effect per pixel."""
 
-    def start(self, problems: Problems, seed: int, restart: int) -> SwapBandit:
+    def prior_of(self, problems: Problems) -> Prior:
         c, h, w = problems.shape
-        prior = Prior.of(h, w, c, max(h, w) / 8, problems.images.device, most=6)
-        return SwapBandit.start(self, prior, problems, seed, restart)
+        return Prior.of(h, w, c, max(h, w) / 8, problems.images.device, most=6)
 
 
 def _restarts(pixels: int, queries: int) -> Restarts:
@@ -115,6 +114,10 @@ class Case:
         if targeted:
             self.targets = (self.labels + 1 + torch.arange(n) % (classes - 1)) % classes
             self.starts = self._images_of(self.targets, shape)
+
+    @property
+    def flat(self) -> torch.Tensor:
+        return flatten_pixels(self.images)
 
     def _images_of(self, classes: torch.Tensor, shape) -> torch.Tensor:
         """Random images that the model sees as ``classes``; any image if it never sees one."""
@@ -199,7 +202,7 @@ def test_ledger_equals_a_counter_inside_the_model(name, targeted) -> None:
     assert result.queries[:3].tolist() == [0, 0, 0]
     assert torch.equal(result.ledger.verify.bool(), result.success)
     backward = result.ledger.backward
-    if attack.needs == "gradients":
+    if attack.behaviour.needs == "gradients":
         assert torch.equal(backward, result.queries)
     else:
         assert int(backward.sum()) == 0
@@ -223,6 +226,31 @@ def test_rows_do_not_depend_on_batch_size_or_order(name, targeted) -> None:
 
 @attacks
 @goals
+def test_whoever_watches_sees_every_query_once_and_changes_nothing(name, targeted) -> None:
+    case = Case(12, targeted)
+    attack = ATTACKS[name](PIXELS, QUERIES)
+    expected, unwatched = rows(case.attack(attack, batch_size=5)), case.model.seen
+    seen = torch.zeros(12, dtype=torch.int64)
+
+    def watch(round: Round) -> None:
+        seen[round.rows] += 1
+        count = len(round.rows)
+        assert len(round.rows.unique()) == count
+        assert len(round.step) == len(round.feedback.loss) == count
+        assert len(round.candidates.render(case.flat[round.rows], SHAPE)) == count
+
+    result = case.attack(attack, batch_size=5, on_round=watch)
+    assert rows(result) == expected
+    assert case.model.seen == 2 * unwatched
+    before = result.ledger.attack - seen  # what it took to find where to begin
+    if not attack.behaviour.needs_start:
+        assert before.tolist() == [0] * 12
+    else:
+        assert before.tolist() == [1] * 12 if targeted else int(before.min()) >= 1
+
+
+@attacks
+@goals
 def test_success_survives_png_and_stays_within_budget(name, targeted) -> None:
     from brusle.verify import png_round_trip
 
@@ -232,8 +260,7 @@ def test_success_survives_png_and_stays_within_budget(name, targeted) -> None:
     changed = (result.images != case.images).any(1).flatten(1).sum(1)
     assert torch.equal(result.pixels, changed)
     # what walks towards fewer pixels may end with too many, as a failure
-    walks = getattr(attack, "shrinks", False)
-    bound = result.success if walks else torch.ones(60, dtype=torch.bool)
+    bound = result.success if attack.behaviour.shrinks else torch.ones(60, dtype=torch.bool)
     assert max(changed[bound].tolist(), default=0) <= PIXELS
     assert result.images.min() >= 0 and result.images.max() <= 1
     assert "unverified" not in result.status

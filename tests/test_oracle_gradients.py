@@ -1,5 +1,7 @@
 """Gradients through the oracle: the right ones, for the right rows, and honestly booked."""
 
+from typing import get_args
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -9,14 +11,15 @@ from brusle import defences
 from brusle.attacks.pgd0 import PGD0
 from brusle.attacks.sigma_zero import SigmaZero
 from brusle.errors import InputError, VictimError
-from brusle.goals import LOSSES, Goal
+from brusle.goals import Goal
 from brusle.oracle import SEVERAL, Oracle
 from brusle.problems import Problems, flatten_pixels
+from brusle.scores import Loss, Scores
 from brusle.search import Feedback
 from brusle.victims import wrap
 
 N, SHAPE, CLASSES = 9, (3, 5, 4), 4
-losses = pytest.mark.parametrize("loss", LOSSES)
+losses = pytest.mark.parametrize("loss", get_args(Loss))
 goals = pytest.mark.parametrize("targeted", [False, True], ids=["untargeted", "targeted"])
 
 
@@ -51,10 +54,10 @@ def loss_by_hand(logits: Tensor, label: int, target: int | None, loss: str) -> T
     return -towards if target is None else towards
 
 
-def slope_of(labels: Tensor, targets: Tensor | None, loss: str, output: str = "logits"):
-    goal = Goal(targets is not None, loss, output)
+def slope_of(labels: Tensor, targets: Tensor | None, loss: str):
+    goal = Goal(targets is not None, loss)
 
-    def of_rows(scores: Tensor, rows: Tensor) -> Tensor:
+    def of_rows(scores: Scores, rows: Tensor) -> Tensor:
         return goal.losses(scores, labels[rows], None if targets is None else targets[rows])
 
     return of_rows
@@ -84,8 +87,8 @@ def test_gradient_is_that_of_each_image_alone(loss, targeted, batch_size) -> Non
     assert answers.gradient.shape == (6, *SHAPE)
     assert float(expected.abs().amax((1, 2, 3)).min()) > 1e-4  # there is something to compare
     torch.testing.assert_close(answers.gradient, expected, rtol=1e-4, atol=1e-7)
-    torch.testing.assert_close(answers.scores, net(images[turn]).detach())
-    assert not answers.scores.requires_grad and not answers.gradient.requires_grad
+    torch.testing.assert_close(answers.values, net(images[turn]).detach())
+    assert not answers.values.requires_grad and not answers.gradient.requires_grad
     asked = torch.zeros(N, dtype=torch.int64)
     asked[turn] = 1
     assert torch.equal(oracle.ledger.backward, asked)
@@ -99,7 +102,7 @@ def test_a_victim_of_probabilities_has_the_gradient_of_its_logits(loss, targeted
     labels, targets = labels_and_targets(targeted)
     victim = wrap(nn.Sequential(net, nn.Softmax(1)), output="probabilities")
     oracle = Oracle(victim, N, limit=3, batch_size=5)
-    slope = slope_of(labels, targets, loss, "probabilities")
+    slope = slope_of(labels, targets, loss)
     answers = oracle.ask(torch.arange(N), images, "search", slope)
     expected = gradient_by_hand(net, images, labels, targets, loss)
     torch.testing.assert_close(answers.gradient, expected, rtol=1e-3, atol=1e-6)
@@ -115,10 +118,10 @@ def test_the_loop_hands_each_search_its_own_gradient(loss, targeted, monkeypatch
     seen = []
 
     class Spying(type(PGD0(1).start(Problems.make(images, labels), 0, 0))):
-        def tell(self, feedback: Feedback) -> None:
+        def tell(self, step: Tensor, feedback: Feedback) -> None:
             which = (self.original[:, None] == flatten_pixels(images)).flatten(2).sum(2).argmax(1)
             seen.extend(zip(which.tolist(), self.candidate.clone(), feedback.gradient, strict=True))
-            super().tell(feedback)
+            super().tell(step, feedback)
 
     monkeypatch.setattr("brusle.attacks.pgd0._PGD0Search", Spying)
     PGD0(1, 6, loss=loss)(net, images, labels, targets, batch_size=4)
@@ -221,8 +224,8 @@ def test_eot_averages_gradients_and_books_every_draw() -> None:
     oracle = Oracle(victim, N, limit=8, batch_size=64, eot=4)
     labels = torch.zeros(N, dtype=torch.int64)
 
-    def first_score(scores: Tensor, rows: Tensor) -> Tensor:
-        return scores[:, 0] * (rows + 1)
+    def first_score(scores: Scores, rows: Tensor) -> Tensor:
+        return scores.values[:, 0] * (rows + 1)
 
     answers = oracle.ask(torch.arange(N), images, "search", first_score)
     expected = torch.arange(1, N + 1)[:, None] * module.weight * (1 + 2 + 3 + 4) / 4

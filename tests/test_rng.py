@@ -1,7 +1,10 @@
+import itertools
+
 import pytest
 import torch
 
 from brusle import rng
+from brusle.rng import Purpose
 
 IDS = torch.arange(50)
 
@@ -89,3 +92,37 @@ def test_ties_of_a_race_do_not_depend_on_how_many_win() -> None:
 def test_content_id_separates_parts() -> None:
     assert rng.content_id(b"ab", b"c") != rng.content_id(b"a", b"bc")
     assert 0 <= rng.content_id(b"x") < 2**63
+
+
+def test_every_purpose_has_numbers_of_its_own() -> None:
+    stream = rng.streams(5, IDS[:3])
+    theirs = [rng.purpose(name) for name in ("mine", "yours", "")]
+    drawn = {purpose: rng.bits(stream, 0, purpose, 8) for purpose in (*Purpose, *theirs)}
+    assert len(drawn) == len(Purpose) + 3  # no two are equal
+    for one, other in itertools.combinations(drawn.values(), 2):
+        assert not (one == other).any()
+    assert rng.purpose("mine") == theirs[0]  # the same wherever it is asked for
+
+
+def test_no_step_of_one_purpose_is_a_step_of_another() -> None:
+    """As tags next to each other once were: step 1 of one tag, step 0 of another."""
+    stream, steps = rng.streams(5, IDS[:1]), torch.arange(2000)
+    many = stream.expand(2000)
+    first = [rng.bits(many, steps, purpose, 2) for purpose in Purpose]
+    words = torch.stack(first).long()
+    assert len((words[..., 0] << 31 | words[..., 1]).unique()) == len(Purpose) * 2000
+
+
+def test_a_victims_noise_has_nothing_to_do_with_the_palette() -> None:
+    stream = rng.streams(0, IDS)
+    high, low = rng.bits(stream, 0, Purpose.PALETTE, 2).long().unbind(1)
+    assert not (rng.seeds(stream, torch.zeros_like(IDS)) == (high << 31 | low)).any()
+
+
+def test_the_choice_of_a_starting_image_is_not_sparse_evos_first_draw() -> None:
+    stream = rng.streams(0, IDS)
+    picks = [rng.bits(stream, 0, p, 1) for p in (Purpose.START_IMAGE, Purpose.START_CLASS)]
+    evolution = [rng.bits(stream, 0, p, 1) for p in Purpose if p.name.startswith("SPARSE_EVO")]
+    assert len(evolution) == 5
+    for pick, draw in itertools.product(picks, evolution):
+        assert not (pick == draw).any()

@@ -572,7 +572,7 @@ def test_nothing_is_asked_and_nothing_judged_of_no_images() -> None:
     answers = Oracle(victim, 0, limit=0, batch_size=4).ask(
         torch.arange(0), torch.zeros(0, 3, 4, 4), "clean"
     )
-    assert len(answers.scores) == len(answers.labels) == 0 and calls == []
+    assert len(answers.values) == len(answers.labels) == 0 and calls == []
 
 
 def test_a_victim_that_ends_the_program_is_an_error_of_the_victim() -> None:

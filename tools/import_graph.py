@@ -21,7 +21,7 @@ from enum import Enum
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "import-graph.md"
+PAGE = ROOT / "docs" / "design.md"
 BEGIN, END = "<!-- import graph: begin -->", "<!-- import graph: end -->"
 
 

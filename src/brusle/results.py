@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import overload
 
 import torch
 from torch import Tensor
@@ -12,6 +12,24 @@ from torch import Tensor
 from brusle.ledger import Ledger
 from brusle.outcomes import ANSWERED, ATTACKED, HIT, ROBUST, Status, share
 from brusle.problems import Problems, changed_pixels
+
+
+@dataclass(frozen=True)
+class AttackInfo:
+    """Which attack it was, whether it has just run or was stored long ago.
+
+    Attributes:
+        label: its name, with the options that differ from their defaults.
+        pixels: its pixel budget.
+        queries: its query limit.
+    """
+
+    label: str
+    pixels: int
+    queries: int
+
+    def __str__(self) -> str:
+        return f"{self.label}, {self.pixels} pixels, {self.queries} queries"
 
 
 @dataclass
@@ -28,7 +46,7 @@ class AttackResult:
 
     Attributes:
         problems: the images, labels, targets and ids.
-        attack: the attack with its hyper-parameters.
+        attack: which attack it was.
         seed: the seed.
         status: one word per image.
         images: ``(n, c, h, w)`` adversarial images; the best found where there was no success,
@@ -52,7 +70,7 @@ class AttackResult:
     """
 
     problems: Problems
-    attack: Any
+    attack: AttackInfo
     seed: int
     status: list[Status]
     images: Tensor
@@ -127,4 +145,4 @@ class AttackResult:
         text = ", ".join(f"{count} {status}" for status, count in counts.items())
         stable = f" (stable {self.stable_asr:.3f})" if self.randomised else ""
         rate = f"asr {self.asr():.3f}{stable}"
-        return f"AttackResult({text}; {rate}; {self.attack!r}, seed {self.seed})"
+        return f"AttackResult({text}; {rate}; {self.attack}, seed {self.seed})"

@@ -27,7 +27,7 @@ from brusle.errors import InputError, VictimError, VictimUnavailable
 from brusle.oracle import Memory, Oracle
 from brusle.outcomes import Status
 from brusle.problems import Edits, Problems, changed_pixels, flatten_pixels
-from brusle.results import AttackResult
+from brusle.results import AttackInfo, AttackResult
 from brusle.rng import Purpose
 from brusle.search import Attack, Round, SearchAttack
 from brusle.starting import Starts
@@ -365,7 +365,7 @@ class Session:
             labels[row] = -1
         return AttackResult(
             problems,
-            self.attack,
+            AttackInfo(self.attack.label, self.attack.pixels, self.attack.queries),
             self.seed,
             status,
             images=problems.images.clone(),

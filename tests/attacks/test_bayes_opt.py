@@ -4,6 +4,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from driving import begin, feedback
 from models import additive_model, grey_images, integer_model, levels, own_labels, random_images
 
 from brusle.attacks import bayes_opt
@@ -21,7 +22,6 @@ from brusle.attacks.bayes_opt import (
 )
 from brusle.errors import InputError
 from brusle.problems import Edits, Problems
-from brusle.search import Feedback
 
 
 @pytest.fixture
@@ -192,13 +192,13 @@ def test_candidates_stay_in_the_region(radius) -> None:
 def test_search_begins_anew_when_the_region_vanishes() -> None:
     attack = BayesOpt(2, 60, initial=3, candidates=8, refit=5, failures=2)
     problems = Problems.make(random_images(1, (1, 6, 6)), [0], ids=[0])
-    search = attack.start(problems, 0, 0)
+    search = begin(attack, problems, 0, 0)
     initial = []
     for turn in range(20):
         search.ask()
         initial.append(bool(search.initial()))
         loss = torch.tensor([1.0 + turn]).double()  # the first one stays the best
-        search.tell(Feedback(loss, torch.tensor([False]), loss[:, None]))
+        search.tell(feedback(loss, torch.tensor([False]), loss[:, None]))
     # 3 random ones, then 2 failures for each of the radii 2 and 1.33, and again
     assert initial == [True] * 3 + [False] * 4 + [True] * 3 + [False] * 4 + [True] * 3 + [False] * 3
 
@@ -219,7 +219,7 @@ def test_grid_covers_the_image_with_few_places() -> None:
 
 def test_first_candidates_are_random_edits() -> None:
     problems = Problems.make(random_images(40, (3, 5, 5)), [0] * 40, ids=range(40))
-    edits = BayesOpt(4, 10).start(problems, 0, 0).ask()
+    edits = begin(BayesOpt(4, 10), problems, 0, 0).ask()
     assert all(len(set(row)) == 4 for row in edits.index.tolist())
     assert torch.equal(levels(edits.colour).float() / 255, edits.colour)
     assert torch.bincount(edits.index.flatten(), minlength=25).min() > 0
@@ -230,12 +230,12 @@ def test_resuming_asks_the_given_edits_first() -> None:
     problems = Problems.make(torch.rand(2, 3, 5, 7), [0] * 2, ids=range(2))
     index = torch.tensor([[34, 2], [7, 6]])
     colour = problems.flat_images.gather(1, index[:, :, None].expand(-1, -1, 3))  # not on levels
-    search = BayesOpt(2, 20, initial=2, candidates=8).start(problems, 0, 0)
-    search.resume_from(Edits(index, colour))
-    assert torch.equal(search.ask().render(problems.flat_images, problems.shape), problems.images)
+    search = begin(BayesOpt(2, 20, initial=2, candidates=8), problems, 0, 0)
+    edits = search.resume(Edits(index, colour))
+    assert torch.equal(edits.render(problems.flat_images, problems.shape), problems.images)
     for turn in range(3):  # the given one is the best: the third candidate is near it
         loss = torch.full((2,), float(turn)).double()
-        search.tell(Feedback(loss, torch.tensor([False] * 2), loss[:, None]))
+        search.tell(feedback(loss, torch.tensor([False] * 2), loss[:, None]))
         edits = search.ask()
     assert not torch.equal(edits.index, index) or not torch.equal(edits.colour, colour)
 

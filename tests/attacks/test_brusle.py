@@ -1,18 +1,19 @@
 import itertools
 import math
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
+from driving import begin, feedback
 from numpy_brusle import brusle as transcription
 
 from brusle import rng
 from brusle.attacks import BruSLe, palettes, schedules
-from brusle.attacks.brusle import draw_in_turn
+from brusle.attacks.drawing import draw_in_turn
 from brusle.errors import InputError
 from brusle.problems import Problems
-from brusle.search import Feedback
 from brusle.victims import wrap
 
 SHAPE, CLASSES, QUERIES = (3, 10, 10), 5, 120
@@ -54,7 +55,9 @@ def test_agrees_with_the_transcription_of_the_algorithm(variant, targeted) -> No
 
     one = Problems.make(images[:1], labels[:1], ids=[0])
     fixed = palettes.draw("binary", one, rng.streams(0, torch.zeros(1, dtype=torch.int64)))
-    synthetic = fixed[0].T.reshape(SHAPE).double().numpy() if variant == "reference" else None
+    synthetic = (
+        fixed.colour[0].T.reshape(SHAPE).double().numpy() if variant == "reference" else None
+    )
     theirs = np.empty(count)
     for i in range(count):
         outcome = transcription(
@@ -90,9 +93,13 @@ def test_state_follows_the_update_of_the_paper_step_by_step(alpha_prior, dissimi
     images = np.random.default_rng(3).integers(0, 256, (count, 3, side, side)) / 255
     problems = Problems.make(images.astype(np.float32), 0, ids=range(count))
     attack = BruSLe(pixels, 150, alpha_prior=alpha_prior, dissimilarity=dissimilarity)
-    search = attack.start(problems, seed=1, restart=0)
+    search = begin(attack, problems, seed=1, restart=0)
     x = problems.flat_images.numpy()
-    m = np.abs(x - search.colour.numpy()).mean(2) if dissimilarity else np.ones((count, side**2))
+    m = (
+        np.abs(x - search.synthetic.colour.numpy()).mean(2)
+        if dissimilarity
+        else np.ones((count, side**2))
+    )
     u, best = [set() for _ in range(count)], np.full(count, np.inf)
     a, n = np.zeros((count, side**2)), np.zeros((count, side**2))
     losses = np.random.default_rng(4).normal(size=(150, count)).cumsum(0) * 0.1
@@ -109,12 +116,12 @@ def test_state_follows_the_update_of_the_paper_step_by_step(alpha_prior, dissimi
                 u[i], best[i] = new, losses[step, i]
                 accepted += step >= attack.initial
         loss = torch.from_numpy(losses[step])
-        search.tell(Feedback(loss, loss < -99, loss[:, None]))
+        search.tell(feedback(loss, loss < -99, loss[:, None]))
         theta = alpha_prior + (a + 0.01) / (n + 0.01) - 1
         weight = theta * m
         for i in range(count):
             weight[i, list(u[i])] = 0
-        assert [set(row) for row in search.mask.tolist()] == u
+        assert [set(row) for row in search.u.tolist()] == u
         np.testing.assert_allclose(search.theta.numpy(), theta, rtol=1e-5)
         np.testing.assert_allclose(search.weight.numpy(), weight, rtol=1e-5, atol=1e-9)
     assert 20 < accepted < 140 * count - 20
@@ -126,12 +133,12 @@ def test_the_pixel_to_remove_is_drawn_by_theta() -> None:
     count = 20_000
     images = torch.full((count, 1, 3, 3), 0.5)
     attack = BruSLe(2, 50, initial=1)
-    search = attack.start(Problems.make(images, 0, ids=range(count)), seed=0, restart=0)
+    search = begin(attack, Problems.make(images, 0, ids=range(count)), seed=0, restart=0)
     search.ask()
     loss = torch.zeros(count, dtype=torch.float64)
-    search.tell(Feedback(loss, loss > 0, loss[:, None]))
-    search.theta.scatter_(1, search.mask, torch.tensor([0.2, 0.8]).expand(count, 2))
-    before, after = search.mask.clone(), search.ask().index
+    search.tell(feedback(loss, loss > 0, loss[:, None]))
+    search.theta.scatter_(1, search.u, torch.tensor([0.2, 0.8]).expand(count, 2))
+    before, after = search.u.clone(), search.ask().index
     gone = before[:, 0] != after[:, 0]
     assert torch.equal(gone, before[:, 1] == after[:, 1])  # exactly one of the two
     assert abs(gone.double().mean() - 0.8) < 4 * (0.8 * 0.2 / count) ** 0.5
@@ -168,14 +175,14 @@ def test_power_step_is_the_formula_of_the_authors_code(q) -> None:
 def test_printed_schedule_is_the_formula_in_the_papers_algorithm_1() -> None:
     """lambda_0 (t^m1 + m2^t), t from 1 in the first round after N initial masks; here N is 3."""
     attack = BruSLe(6, 60, schedule="printed", initial=3)
-    search = attack.start(some_problems(1), seed=0, restart=0)
+    search = begin(attack, some_problems(1), seed=0, restart=0)
     moved = []
     for _ in range(60):
-        before = set(search.mask[0].tolist())
+        before = set(search.u[0].tolist())
         if not bool(search.initial()):
             moved.append(len(set(search.ask().index[0].tolist()) - before))
         search.ask()
-        search.tell(Feedback(torch.zeros(1).double(), torch.zeros(1) > 0, torch.zeros(1, 2)))
+        search.tell(feedback(torch.zeros(1).double(), torch.zeros(1) > 0, torch.zeros(1, 2)))
     rates = [0.3 * (t**0.24 + 0.997**t) for t in range(1, 58)]
     # with b = ceil((1 - lambda) B) pixels kept; a rate above 1 moves them all
     assert moved == [6 - max(0, math.ceil((1 - rate) * 6)) for rate in rates]
@@ -189,7 +196,7 @@ def test_printed_schedule_stands_in_the_paper() -> None:
     assert r"t\leftarrow 1" in text  # the first round
 
 
-@pytest.mark.parametrize("schedule", [s for s in schedules.SCHEDULES if s != "printed"])
+@pytest.mark.parametrize("schedule", [s for s in get_args(schedules.Schedule) if s != "printed"])
 def test_schedules_start_near_lambda_0_and_do_not_grow(schedule) -> None:
     rates = [schedules.changing_rate(schedule, q, 500, 0.3, 0.24, 0.997) for q in range(501)]
     assert 0.29 < rates[0] <= 0.3
@@ -227,7 +234,7 @@ def some_problems(n: int = 40) -> Problems:
 def test_palettes_are_8_bit_levels_of_the_right_distribution(palette, colours) -> None:
     problems = some_problems()
     stream = rng.streams(0, problems.ids)
-    drawn = palettes.draw(palette, problems, stream, colours)
+    drawn = palettes.draw(palette, problems, stream, colours).colour
     assert drawn.shape == (40, 256 * colours, 3)
     assert torch.equal(drawn, (drawn * 255).round() / 255)
     assert drawn.min() >= 0 and drawn.max() <= 1
@@ -256,7 +263,7 @@ def test_inverted_palette_has_the_frequencies_of_the_rounded_inverted_image(colo
     levels[2, 2, :20] = 255
     levels[3, 0, 5:] = 200
     problems = Problems.make(levels.astype(np.float32) / 255, [0] * 6, ids=range(6))
-    drawn = palettes.draw("inverted", problems, rng.streams(0, problems.ids), colours)
+    drawn = palettes.draw("inverted", problems, rng.streams(0, problems.ids), colours).colour
     assert drawn.shape == (6, 1024 * colours, 3)
     assert set(drawn.unique().tolist()) == {0.0, 1.0}
     expected = (levels < 128).reshape(6, 3, 1024).mean(2)
@@ -270,7 +277,7 @@ def test_inverted_palette_has_the_frequencies_of_the_rounded_inverted_image(colo
 
 def test_given_image_as_palette() -> None:
     problems = some_problems(2)
-    drawn = palettes.draw("image", problems, rng.streams(0, problems.ids))
+    drawn = palettes.draw("image", problems, rng.streams(0, problems.ids)).colour
     assert torch.equal(drawn.transpose(1, 2).reshape(2, 3, 16, 16), problems.starts)
 
     def brightness(x: torch.Tensor) -> torch.Tensor:
@@ -293,12 +300,12 @@ def test_pixels_that_cannot_change_are_not_drawn_unless_too_few_others_are_left(
     corner = {row * 10 + column for row in range(4) for column in range(3)}
     problems = Problems.make(images, 0, ids=range(20), starts=starts)
     attack = BruSLe(12, 100, palette="image")
-    search = attack.start(problems, seed=0, restart=0)
+    search = begin(attack, problems, seed=0, restart=0)
     moves = schedules.removals("power-step", 100, 12, 0.3, attack.m1, attack.m2)
     losses = rng.uniform(rng.bits(rng.streams(5, problems.ids), 0, 0, 100))
     fell_back = 0
     for step in range(100):
-        before = [set(row) for row in search.mask.tolist()]
+        before = [set(row) for row in search.u.tolist()]
         after = [set(row) for row in search.ask().index.tolist()]
         for old, new in zip(before, after, strict=True) if step >= attack.initial else ():
             added = new - old
@@ -308,7 +315,7 @@ def test_pixels_that_cannot_change_are_not_drawn_unless_too_few_others_are_left(
                 assert added <= corner
             else:
                 fell_back += 1
-        search.tell(Feedback(losses[:, step] - step / 50, torch.zeros(20) > 0, losses))
+        search.tell(feedback(losses[:, step] - step / 50, torch.zeros(20) > 0, losses))
     assert 0 < fell_back < 20 * 90
 
 
@@ -322,7 +329,7 @@ def test_pixels_that_cannot_change_are_not_drawn_unless_too_few_others_are_left(
         ({"lambda_0": 0.0}, "above 0 and at most 1"),
         ({"alpha_prior": 0.5}, "weights turn negative"),
         ({"z": 0.0}, "above 0"),
-        ({"m2": 1.5}, "0 < m2 <= 1"),
+        ({"m2": 1.5}, "m2 is 1.5: it must be above 0 and at most 1"),
         ({"initial": 0}, "at least 1"),
         ({"colours": 0}, "at least 1"),
         ({"palette": "image", "colours": 2}, "one colour per pixel"),

@@ -7,13 +7,13 @@ import pytest
 import torch
 from art.attacks.evasion import HopSkipJump
 from art.estimators.classification import BlackBoxClassifier
+from driving import begin, feedback
 from foolbox.criteria import Misclassification
 from models import additive_model, grey_images, integer_model, own_labels, random_images
 
 from brusle.attacks.l0_hsja import _BISECT, _PROBE, _STEP, L0HSJA, estimate
 from brusle.errors import InputError
 from brusle.problems import Problems, flatten_pixels, unflatten_pixels
-from brusle.search import Feedback
 from brusle.victims import wrap
 
 
@@ -22,7 +22,7 @@ class Run:
 
     def __init__(self, attack, images, starts, fooled, seed=0) -> None:
         self.problems = Problems.make(images, torch.zeros(len(images)).long(), starts=starts)
-        self.search = attack.start(self.problems, seed, 0)
+        self.search = begin(attack, self.problems, seed, 0)
         self.fooled = fooled
         self.phases, self.asked, self.reached = [], [], []
 
@@ -33,7 +33,7 @@ class Run:
             reached = self.fooled(unflatten_pixels(candidate, self.problems.shape))
             self.asked.append(candidate)
             self.reached.append(reached)
-            self.search.tell(Feedback(reached.double(), reached, reached[:, None]))
+            self.search.tell(feedback(reached.double(), reached, reached[:, None]))
         return self
 
     def lengths(self, phase: int, row: int = 0) -> list[int]:
@@ -208,7 +208,7 @@ def test_estimate_turns_to_the_normal_of_a_linear_boundary(probes) -> None:
     attack = L0HSJA(1, projection="l2", probes=probes, probe=8.0)
     problems = Problems.make(images, torch.zeros(n).long(), ids=range(n), starts=starts)
     run = Run(attack, images, starts, fooled)
-    run.search = attack.start(problems, 0, 0)
+    run.search = begin(attack, problems, 0, 0)
     for _ in range(probes + 20):  # the bisection takes a few, the same for all
         if (run.search.phase == _STEP).all():
             break

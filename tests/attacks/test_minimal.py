@@ -1,5 +1,7 @@
 """The fewest pixels, where they are known."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from models import (
@@ -26,6 +28,10 @@ from brusle.attacks import (
     SparseRS,
 )
 from brusle.errors import InputError
+from brusle.oracle import Oracle
+from brusle.problems import Edits, Problems
+from brusle.search import Round
+from brusle.session import Session
 
 WEIGHTS, THRESHOLD = [8, 7, 6, 5, 4, 3, 2, 1, 1, 1], 25  # 8 + 7 + 6 is too little: 4 pixels
 # any attack, with queries for each try and in total; SparseEvo by loss alone does not get sparse
@@ -126,3 +132,99 @@ def test_infinite_loss_where_nothing_is_found() -> None:
 def test_needs_a_total() -> None:
     with pytest.raises(InputError, match="total is 0"):
         Minimal(BruSLe(3), 0)
+
+
+WARM = {
+    **{name: attack for name, (attack, _) in BLACK_BOX.items() if not attack.behaviour.shrinks},
+    "brusle-two-colours": BruSLe(20, 200, colours=2),
+    "brusle-reference": BruSLe(20, 200, variant="reference"),
+    "one-pixel-torchattacks": OnePixel(20, 500, variant="torchattacks"),
+    "pgd0": PGD0(20, 60),
+}
+warm = pytest.mark.parametrize("name", WARM)
+
+
+class Watched:
+    """Problems whose warm starts and rounds are written down."""
+
+    def __init__(self, monkeypatch, n: int = 5) -> None:
+        self.model = integer_model((3, 8, 8), 4)
+        self.images = random_images(n, (3, 8, 8))
+        self.problems = Problems.make(self.images, own_labels(self.model, self.images))
+        self.waiting: dict[int, torch.Tensor] = {}  # warm starts that are to be asked next
+        self.resumed = 0
+        self.told: list[torch.Tensor] = []
+        edits_of = Session.edits
+
+        def edits(session, rows, count, turn) -> Edits:
+            edits = edits_of(session, rows, count, turn)
+            self.expect(rows, edits)
+            return edits
+
+        monkeypatch.setattr(Session, "edits", edits)
+        self.monkeypatch = monkeypatch
+
+    def expect(self, rows: torch.Tensor, edits: Edits) -> None:
+        shown = edits.render(self.problems[rows].flat_images, (3, 8, 8))
+        self.waiting |= dict(zip(rows.tolist(), shown, strict=True))
+
+    def spy_on(self, attack) -> None:
+        """Write down what the searches of ``attack`` are told."""
+        kind = type(attack.start(self.problems, 0, 0))
+        tell_it = kind.tell
+
+        def tell(search, step, feedback) -> None:
+            self.told.append(feedback.loss)
+            tell_it(search, step, feedback)
+
+        self.monkeypatch.setattr(kind, "tell", tell)
+
+    def watch(self, round: Round) -> None:
+        images = round.candidates.render(self.problems[round.rows].flat_images, (3, 8, 8))
+        answers = self.model.function(images)
+        assert torch.equal(round.feedback.scores.values, answers)
+        for at, row in enumerate(round.rows.tolist()):
+            if row in self.waiting:
+                assert torch.equal(images[at], self.waiting.pop(row))
+                assert int(round.step[at]) == round.attack.behaviour.resumes_at
+                assert round.feedback.loss is self.told[-1]
+                self.resumed += 1
+
+
+@warm
+def test_every_further_try_begins_with_pixels_of_the_best_image(name, monkeypatch) -> None:
+    attack = replace(WARM[name], pixels=12, queries=40)
+    watched = Watched(monkeypatch)
+    watched.spy_on(attack)
+    result = brusle.minimise(
+        attack,
+        watched.model.victim(),
+        watched.images,
+        watched.problems.labels,
+        queries=120,
+        batch_size=3,
+        on_round=watched.watch,
+    )
+    assert watched.resumed >= 3 and not watched.waiting
+    assert int(result.ledger.total.sum()) == watched.model.seen
+
+
+@warm
+def test_a_warm_start_is_one_initial_query(name, monkeypatch) -> None:
+    attack = replace(WARM[name], pixels=3, queries=1)
+    watched = Watched(monkeypatch)
+    watched.spy_on(attack)
+    problems, rows = watched.problems, torch.arange(5)
+    oracle = Oracle(watched.model.victim(), 5, 1, batch_size=3)
+    session = Session(attack, oracle, problems, seed=0)
+    session.on_round = watched.watch
+    edits = Edits(torch.tensor([[3, 40, 9]]).repeat(5, 1), torch.zeros(5, 3, 3))
+    watched.expect(rows, edits)
+    found = session.search(attack, rows, warm=edits)
+    assert watched.resumed == 5
+    assert oracle.ledger.initial.tolist() == [1] * 5 and oracle.ledger.search.tolist() == [0] * 5
+    asked = edits.render(problems.flat_images, (3, 8, 8))
+    labels = watched.model.function(asked).argmax(1)
+    assert torch.equal(found.images, asked) and torch.equal(found.labels, labels)
+    reached = (labels != problems.labels) & attack.behaviour.checks_initial
+    assert found.reached.tolist() == reached.tolist()

@@ -4,21 +4,21 @@ from itertools import permutations
 import numpy as np
 import pytest
 import torch
+from driving import begin, feedback
 from models import Counting, grey_images, integer_model, levels, own_labels, random_images
 
 from brusle.attacks.one_pixel import OnePixel, make_room
 from brusle.errors import InputError
 from brusle.problems import Edits, Problems
-from brusle.search import Feedback
 
 
-def begin(attack: OnePixel, n: int = 1, shape=(3, 8, 8)):
-    return attack.start(Problems.make(random_images(n, shape), [0] * n, ids=range(n)), 0, 0)
+def start(attack: OnePixel, n: int = 1, shape=(3, 8, 8)):
+    return begin(attack, Problems.make(random_images(n, shape), [0] * n, ids=range(n)), 0, 0)
 
 
 def tell(search, loss: list[float]) -> None:
     loss = torch.tensor(loss, dtype=torch.float64)
-    search.tell(Feedback(loss, torch.zeros_like(loss, dtype=torch.bool), loss[:, None]))
+    search.tell(feedback(loss, torch.zeros_like(loss, dtype=torch.bool), loss[:, None]))
 
 
 def evolve(search, losses: list[float]) -> list[Edits]:
@@ -34,7 +34,7 @@ def evolve(search, losses: list[float]) -> list[Edits]:
 
 
 def test_first_members_follow_the_papers_distributions() -> None:
-    search = begin(OnePixel(5, population=40), 100, (3, 20, 30))
+    search = start(OnePixel(5, population=40), 100, (3, 20, 30))
     index, colour = [], []
     for _ in range(40):
         edits = search.ask()
@@ -64,7 +64,7 @@ def mixtures(members: np.ndarray, i: int, f: float) -> list[np.ndarray]:
 @pytest.mark.parametrize("f", [0.5, 0.9])
 def test_rivals_are_mixtures_of_three_others(f) -> None:
     size = 6
-    search = begin(OnePixel(1, population=size, f=f))
+    search = start(OnePixel(1, population=size, f=f))
     evolve(search, list(range(size)))
     kinds = set()
     for _ in range(8):
@@ -88,7 +88,7 @@ def test_rivals_are_mixtures_of_three_others(f) -> None:
 
 def test_crossover_keeps_values_of_the_member_that_is_challenged() -> None:
     attack = OnePixel(20, population=5, crossover=0.3)
-    search = begin(attack)
+    search = start(attack)
     evolve(search, [1.0, 2.0, 3.0, 4.0, 5.0])
     members = members_of(search)
     kept = []
@@ -100,7 +100,7 @@ def test_crossover_keeps_values_of_the_member_that_is_challenged() -> None:
 
 
 def test_the_better_survives_and_only_the_next_generation_sees_it() -> None:
-    search = begin(OnePixel(1, population=4))
+    search = start(OnePixel(1, population=4))
     evolve(search, [1.0, 2.0, 3.0, 4.0])
     before = search.population.clone()
     rivals = []
@@ -116,7 +116,7 @@ def test_the_better_survives_and_only_the_next_generation_sees_it() -> None:
 
 
 def test_a_population_without_differences_is_drawn_anew() -> None:
-    search = begin(OnePixel(1, population=4), 2)
+    search = start(OnePixel(1, population=4), 2)
     for _ in range(4):
         search.ask()
         assert search.initial().tolist() == [True, True]
@@ -182,7 +182,7 @@ def test_make_room_is_what_it_says() -> None:
 
 
 def test_edits_are_distinct_and_on_levels() -> None:
-    search = begin(OnePixel(6, population=5), 20, (3, 3, 3))
+    search = start(OnePixel(6, population=5), 20, (3, 3, 3))
     for turn in range(40):
         edits = search.ask()
         assert all(len(set(row)) == 6 for row in edits.index.tolist())
@@ -194,9 +194,8 @@ def test_resuming_asks_the_given_edits_first_and_evolves_them() -> None:
     problems = Problems.make(torch.rand(3, 3, 5, 7), [0] * 3, ids=range(3))
     index = torch.tensor([[34, 2], [0, 1], [7, 6]])
     colour = problems.flat_images.gather(1, index[:, :, None].expand(-1, -1, 3))  # not on levels
-    search = OnePixel(2, population=4).start(problems, 0, 0)
-    search.resume_from(Edits(index, colour))
-    painted = search.ask().render(problems.flat_images, problems.shape)
+    search = begin(OnePixel(2, population=4), problems, 0, 0)
+    painted = search.resume(Edits(index, colour)).render(problems.flat_images, problems.shape)
     assert torch.equal(painted, problems.images)
     tell(search, [1.0, 2.0, 3.0])
     for turn in range(3):

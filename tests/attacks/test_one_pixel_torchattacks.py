@@ -14,12 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from driving import begin, feedback
 from models import Counting, integer_model, levels, own_labels, random_images
 
 from brusle import rng
-from brusle.attacks.one_pixel import _AGAIN, _MEMBER, _PARENTS, _SCALE, OnePixel
+from brusle.attacks import OnePixel
 from brusle.problems import Edits, Problems
-from brusle.search import Feedback
+from brusle.rng import Purpose
 
 PEERS = Path(os.environ.get("BRUSLE_PEERS", Path(sys.prefix) / "peers"))
 SHAPE, CLASSES = (3, 8, 8), 4
@@ -66,31 +67,36 @@ class OurNumbers:
         self.queue: list[float] = []
         self.redrawn = 0
 
-    def uniform(self, step: int, tag: int, count: int) -> np.ndarray:
-        return rng.uniform(rng.bits(self.stream, step, tag, count))[0].numpy()
+    def uniform(self, step: int, purpose: Purpose, count: int) -> np.ndarray:
+        return rng.uniform(rng.bits(self.stream, step, purpose, count))[0].numpy()
 
     def random_sample(self, shape) -> np.ndarray:
         assert shape == (self.members, self.size)
-        return np.stack([self.uniform(step, _MEMBER, self.size) for step in range(self.members)])
+        return np.stack(
+            [
+                self.uniform(step, Purpose.ONE_PIXEL_MEMBER, self.size)
+                for step in range(self.members)
+            ]
+        )
 
     def rand(self, *count):
         if count:  # crossover, which is switched off
             return np.zeros(count)
         if self.queue:  # a value that has left its range
             return self.queue.pop(0)
-        return float(self.uniform(self.trial, _SCALE, 1)[0])
+        return float(self.uniform(self.trial, Purpose.ONE_PIXEL_SCALE, 1)[0])
 
     def randint(self, low, high):  # where crossover would begin
         return low
 
     def shuffle(self, others: list[int]) -> None:
-        race = rng.bits(self.stream, self.trial, _PARENTS, self.members)[0].numpy()
+        race = rng.bits(self.stream, self.trial, Purpose.ONE_PIXEL_PARENTS, self.members)[0].numpy()
         others.sort(key=lambda member: race[member])
         self.trial += 1
 
     def expect(self, trial: np.ndarray) -> None:
         """Their solver is about to draw anew what is out of range in ``trial``."""
-        numbers = self.uniform(self.checked, _AGAIN, self.size)
+        numbers = self.uniform(self.checked, Purpose.ONE_PIXEL_AGAIN, self.size)
         self.queue = [float(numbers[i]) for i in np.flatnonzero((trial < 0) | (trial > 1))]
         self.checked += 1
         self.redrawn += len(self.queue)
@@ -130,7 +136,7 @@ def test_asks_the_same_images_as_torchattacks_given_the_same_numbers(
         expected = module.asked[: members * (steps + 1)]
         assert len(module.asked) == len(expected)
 
-        search = attack.start(problems, 0, 0)
+        search = begin(attack, problems, 0, 0)
         for asked, image in enumerate(expected):
             edits = search.ask()
             mine = edits.render(problems.flat_images, SHAPE)
@@ -138,7 +144,7 @@ def test_asks_the_same_images_as_torchattacks_given_the_same_numbers(
             assert search.initial().tolist() == [asked < members]
             probability = torch.softmax(module(mine), 1)[:, aim[0]].double()
             loss = 1 - probability if targeted else probability
-            search.tell(Feedback(loss, torch.zeros(1) > 0, loss[:, None]))
+            search.tell(feedback(loss, torch.zeros(1) > 0, loss[:, None]))
             twice += len(set(edits.index[0].tolist())) < pixels
         assert numbers.checked == members * (steps + 1)
         redrawn += numbers.redrawn
@@ -182,7 +188,7 @@ def test_as_many_successes_as_torchattacks_with_its_own_numbers(theirs) -> None:
 
 def test_one_pixel_painted_twice_shows_the_later_colour() -> None:
     problems = Problems.make(random_images(1, (3, 2, 2)), [0])
-    search = OnePixel(4, variant="torchattacks").start(problems, 0, 0)
+    search = begin(OnePixel(4, variant="torchattacks"), problems, 0, 0)
     places = torch.tensor([[0.1, 0.1], [0.6, 0.9], [0.4, 0.3], [1.0, 0.2]])
     colours = torch.tensor([[0.0, 0.2, 0.4], [1.0, 0.0, 0.0], [0.6, 0.8, 1.0], [0.0, 1.0, 0.0]])
     edits = search._paint(torch.cat([places, colours], 1)[None].double())
@@ -197,9 +203,8 @@ def test_resuming_asks_the_given_edits_first() -> None:
     problems = Problems.make(torch.rand(3, 3, 5, 7), [0] * 3, ids=range(3))
     index = torch.tensor([[34, 2], [0, 1], [7, 6]])
     colour = problems.flat_images.gather(1, index[:, :, None].expand(-1, -1, 3))  # not on levels
-    search = OnePixel(2, variant="torchattacks").start(problems, 0, 0)
-    search.resume_from(Edits(index, colour))
-    painted = search.ask().render(problems.flat_images, problems.shape)
+    search = begin(OnePixel(2, variant="torchattacks"), problems, 0, 0)
+    painted = search.resume(Edits(index, colour)).render(problems.flat_images, problems.shape)
     assert torch.equal(painted, problems.images)
 
 

@@ -3,12 +3,12 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from driving import begin, feedback
 from torch import Tensor
 
 from brusle.attacks.pgd0 import PGD0, project
 from brusle.errors import InputError
 from brusle.problems import Edits, Problems, flatten_pixels
-from brusle.search import Feedback
 from brusle.victims import wrap
 
 SHAPE, CLASSES = (2, 4, 5), 4
@@ -134,8 +134,11 @@ def test_agrees_with_a_plain_transcription(targeted, pixels, step_size) -> None:
     images = torch.randint(0, 256, (n, *SHAPE), generator=generator).float() / 255
     labels = net(images).argmax(1)
     targets = (labels + 1) % CLASSES if targeted else None
-    search = PGD0(pixels, 99, steps=steps, step_size=step_size).start(
-        Problems.make(images, labels, targets), 0, 0
+    search = begin(
+        PGD0(pixels, 99, steps=steps, step_size=step_size),
+        Problems.make(images, labels, targets),
+        0,
+        0,
     )
     ours = []
     for _ in range(steps):
@@ -145,7 +148,7 @@ def test_agrees_with_a_plain_transcription(targeted, pixels, step_size) -> None:
         p = net(leaf).log_softmax(1)[range(n), labels if targets is None else targets]
         (p if targets is None else -p).sum().backward()
         none = torch.zeros(n)
-        search.tell(Feedback(none, none.bool(), none, flatten_pixels(leaf.grad).float()))
+        search.tell(feedback(none, none.bool(), none, flatten_pixels(leaf.grad).float()))
     size = step_size or 120000 / 255 * 40 / 3072 / (2 if targeted else 1)
     compared = 0
     for i in range(n):
@@ -173,7 +176,7 @@ def constant_slopes(search, n: int, rounds: int) -> list[Tensor]:
     for _ in range(rounds):
         seen.append(search.ask().pixels.clone())
         none = torch.zeros(n)
-        search.tell(Feedback(none, none.bool(), none, slope.expand_as(search.original)))
+        search.tell(feedback(none, none.bool(), none, slope.expand_as(search.original)))
     return seen
 
 
@@ -183,7 +186,7 @@ def make_problems(n: int = 3, shape: tuple[int, int, int] = SHAPE) -> Problems:
 
 def test_a_run_that_stands_still_ends_at_once() -> None:
     # under a constant gradient a long step arrives at once, and there is nowhere to go from there
-    search = PGD0(2, 99, steps=50, step_size=1e4).start(make_problems(), 0, 0)
+    search = begin(PGD0(2, 99, steps=50, step_size=1e4), make_problems(), 0, 0)
     seen = constant_slopes(search, 3, 12)
     for i in range(3):
         path = [candidate[i] for candidate in seen]
@@ -195,7 +198,7 @@ def test_a_run_that_stands_still_ends_at_once() -> None:
 
 def test_a_run_ends_after_its_steps_and_not_before() -> None:
     # steps so short that no run arrives; the candidates within a run stay near each other
-    search = PGD0(20, 99, steps=4, step_size=0.4).start(make_problems(), 0, 0)
+    search = begin(PGD0(20, 99, steps=4, step_size=0.4), make_problems(), 0, 0)
     seen = constant_slopes(search, 3, 12)
     jumps = torch.stack([(b - a).abs().sum((1, 2)) for a, b in itertools.pairwise(seen)])
     assert (jumps > 2).nonzero()[:, 0].unique().tolist() == [3, 7]
@@ -203,7 +206,7 @@ def test_a_run_ends_after_its_steps_and_not_before() -> None:
 
 
 def test_starts_are_random_colours_of_the_pixels_that_changed_most() -> None:
-    search = PGD0(3, 99).start(make_problems(200, (1, 5, 5)), 7, 0)
+    search = begin(PGD0(3, 99), make_problems(200, (1, 5, 5)), 7, 0)
     start = search.ask().pixels[:, :, 0]
     far = (start - 128 / 255).abs().sort(1, descending=True).values
     assert bool((far[:, 2] > 0).all()) and bool((far[:, 3:] == 0).all())
@@ -220,13 +223,13 @@ def test_step_size_is_the_l1_length_of_a_step(shape) -> None:
     pixels = shape[1] * shape[2]
     for step_size, per_value in ((None, 120000 / 255 / 3072), (0.2 * values, 0.2)):
         problems = make_problems(2, shape)
-        search = PGD0(pixels, 99, step_size=step_size).start(problems, 0, 0)
+        search = begin(PGD0(pixels, 99, step_size=step_size), problems, 0, 0)
         own = problems.flat_images
-        search.resume_from(Edits(torch.arange(pixels).repeat(2, 1), own))
-        assert torch.equal(search.ask().pixels, own)
+        asked = search.resume(Edits(torch.arange(pixels).repeat(2, 1), own))
+        assert torch.equal(asked.pixels, own)
         none = torch.zeros(2)
         slope = torch.tensor([-1e-20, 3.0])[:, None, None].expand_as(own)  # scale does not matter
-        search.tell(Feedback(none, none.bool(), none, slope))
+        search.tell(feedback(none, none.bool(), none, slope))
         moved = (search.ask().pixels - own)[:, 0, 0] * 255
         assert moved.round().tolist() == [round(255 * per_value), -round(255 * per_value)]
 
@@ -237,19 +240,18 @@ def test_resumes_from_edits() -> None:
     colour = torch.randint(0, 256, (3, 3, 2), generator=torch.Generator().manual_seed(1)) / 255
     colour[1, 1] = 128 / 255  # in the original's own colour
     edits = Edits(index, colour.float())
-    search = PGD0(3, 99).start(problems, 0, 0)
-    search.resume_from(edits)
-    got = search.ask().render(problems.flat_images, problems.shape)
+    search = begin(PGD0(3, 99), problems, 0, 0)
+    got = search.resume(edits).render(problems.flat_images, problems.shape)
     assert torch.equal(got, edits.render(problems.flat_images, problems.shape))
     seen = constant_slopes(search, 3, 30)
     assert int(max((s != problems.flat_images).any(2).sum(1).max() for s in seen)) <= 3
 
 
 def test_no_gradient_means_a_new_start() -> None:
-    search = PGD0(2, 99).start(make_problems(), 0, 0)
+    search = begin(PGD0(2, 99), make_problems(), 0, 0)
     first = search.ask().pixels.clone()
     none = torch.zeros(3)
-    search.tell(Feedback(none, none.bool(), none, torch.zeros_like(first)))
+    search.tell(feedback(none, none.bool(), none, torch.zeros_like(first)))
     assert not torch.equal(search.ask().pixels, first)
     assert search.ask().pixels.isfinite().all()
 

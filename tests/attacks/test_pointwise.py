@@ -2,6 +2,7 @@ import foolbox
 import numpy as np
 import pytest
 import torch
+from driving import begin, feedback
 from foolbox.criteria import Misclassification
 from models import additive_model, grey_images, integer_model, own_labels, random_images
 
@@ -9,7 +10,6 @@ from brusle import rng
 from brusle.attacks.pointwise import Pointwise
 from brusle.errors import InputError
 from brusle.problems import Problems, flatten_pixels
-from brusle.search import Feedback
 
 SHAPE, CLASSES = (3, 6, 6), 4
 
@@ -53,14 +53,14 @@ def unflatten(flat: torch.Tensor) -> torch.Tensor:
 def first_ends(case: Case, attack: Pointwise, seed: int, rounds: int = 900) -> torch.Tensor:
     """Where the search stands before it begins again for the first time."""
     problems = Problems.make(case.images, case.labels, starts=case.starts)
-    search = attack.start(problems, seed, 0)
+    search = begin(attack, problems, seed, 0)
     ends = torch.zeros_like(problems.flat_images)
     running = torch.ones(len(problems), dtype=torch.bool)
     for _ in range(rounds):
         before = search.current.clone()
         images = unflatten(search.ask().pixels)
         reached = case.fooled(images)
-        search.tell(Feedback(reached.double(), reached, reached[:, None]))
+        search.tell(feedback(reached.double(), reached, reached[:, None]))
         again = (search.current == search.start).flatten(1).all(1) & running
         again &= (before != search.start).flatten(1).any(1)
         ends[again] = before[again].view(-1, *ends.shape[1:])
@@ -151,13 +151,13 @@ def test_agrees_with_a_transcription_candidate_by_candidate(unit, group) -> None
     case, queries = Case(6), 400
     attack = Pointwise(1, queries if group else 30, unit=unit, group=group)
     problems = Problems.make(case.images, case.labels, starts=case.starts)
-    search = attack.start(problems, 5, 0)
+    search = begin(attack, problems, 5, 0)
     asked = []
     for _ in range(queries):
         images = unflatten(search.ask().pixels)
         asked.append(images.numpy())
         reached = case.fooled(images)
-        search.tell(Feedback(reached.double(), reached, reached[:, None]))
+        search.tell(feedback(reached.double(), reached, reached[:, None]))
     width = SHAPE[0] if unit == "pixel" else 1
     streams = rng.streams(5, problems.ids)
     for i in range(6):

@@ -2,13 +2,13 @@ import math
 
 import pytest
 import torch
+from driving import begin, feedback
 from test_pgd0 import CLASSES, Net, linear_victim
 from torch import Tensor
 
 from brusle.attacks.sigma_zero import SigmaZero
 from brusle.errors import InputError
 from brusle.problems import Problems, flatten_pixels, to_levels
-from brusle.search import Feedback
 from brusle.victims import wrap
 
 goals = pytest.mark.parametrize("targeted", [False, True], ids=["untargeted", "targeted"])
@@ -79,7 +79,7 @@ def test_agrees_with_a_plain_transcription(targeted, adam, shape) -> None:
     labels = net(images).argmax(1)
     targets = (labels + 1) % CLASSES if targeted else None
     attack = SigmaZero(1, queries, adam=adam)
-    search = attack.start(Problems.make(images, labels, targets), 0, 0)
+    search = begin(attack, Problems.make(images, labels, targets), 0, 0)
     aims = labels if targets is None else targets
     ours = []
     for _ in range(queries):
@@ -92,7 +92,7 @@ def test_agrees_with_a_plain_transcription(targeted, adam, shape) -> None:
         margin.sum().backward()
         ours.append((asked.detach(), margin < 0))
         slope = flatten_pixels(asked.grad).float()
-        search.tell(Feedback(margin.detach(), margin < 0, scores.detach(), slope))
+        search.tell(feedback(margin.detach(), margin < 0, scores.detach(), slope))
     sides = set()
     for i in range(n):
         target = None if targets is None else int(targets[i])
@@ -108,12 +108,12 @@ def test_agrees_with_a_plain_transcription(targeted, adam, shape) -> None:
 def tell(search, slope: Tensor, reached: bool) -> None:
     n = len(slope)
     loss = torch.full((n,), -1.0 if reached else 1.0, dtype=torch.float64)
-    search.tell(Feedback(loss, loss < 0, torch.zeros(n, 2), slope))
+    search.tell(feedback(loss, loss < 0, torch.zeros(n, 2), slope))
 
 
 def test_a_pixel_stays_as_long_as_one_of_its_channels_changes_enough() -> None:
     images = torch.full((1, 2, 1, 3), 0.5)
-    search = SigmaZero(1, 1000, threshold=0.3).start(Problems.make(images, 0), 0, 0)
+    search = begin(SigmaZero(1, 1000, threshold=0.3), Problems.make(images, 0), 0, 0)
     assert torch.equal(search.ask().pixels, flatten_pixels(images))
     # one step of at most 1, cut back to the box: changes of (0.5, 0.02), (0.2, 0.2), (0, 0)
     tell(search, torch.tensor([[[1.0, -0.02], [-0.2, 0.2], [0.0, 0.0]]]), reached=False)
@@ -124,7 +124,7 @@ def test_a_pixel_stays_as_long_as_one_of_its_channels_changes_enough() -> None:
 
 def test_the_threshold_follows_the_boundary() -> None:
     images = torch.full((2, 1, 2, 2), 0.5)
-    search = SigmaZero(1, 10, threshold=0.02).start(Problems.make(images, 0, ids=[1, 2]), 0, 0)
+    search = begin(SigmaZero(1, 10, threshold=0.02), Problems.make(images, 0, ids=[1, 2]), 0, 0)
 
     def rate(step: int) -> float:
         return 0.1 + 0.9 * (1 + math.cos(math.pi * step / 10)) / 2
@@ -142,8 +142,8 @@ def test_the_threshold_follows_the_boundary() -> None:
 
 def test_an_adversarial_image_sheds_its_smallest_changes_first() -> None:
     images = torch.full((1, 1, 1, 3), 0.5)
-    search = SigmaZero(1, 1000, threshold=0.0).start(Problems.make(images, 0), 0, 0)
-    search.delta = torch.tensor([[[0.5], [-0.4], [0.2]]])
+    search = begin(SigmaZero(1, 1000, threshold=0.0), Problems.make(images, 0), 0, 0)
+    search.search.delta = torch.tensor([[[0.5], [-0.4], [0.2]]])
     junk = torch.full((1, 3, 1), 99.0)  # the gradient of the margin does not count any more
     tell(search, junk, reached=True)
     now = search.delta[0, :, 0]
@@ -156,14 +156,14 @@ def test_only_restarts_are_random() -> None:
     problems = Problems.make(images, 0)
 
     def first(seed: int, restart: int) -> Tensor:
-        return SigmaZero(1, 10).start(problems, seed, restart).ask().pixels
+        return begin(SigmaZero(1, 10), problems, seed, restart).ask().pixels
 
     assert torch.equal(first(0, 0), problems.flat_images)
     assert torch.equal(first(1, 0), problems.flat_images)
     noisy = first(0, 1)
     assert torch.equal(noisy, first(0, 1))
     assert not torch.equal(noisy, first(1, 1)) and not torch.equal(noisy, first(0, 2))
-    assert len(SigmaZero(1, 10).start(problems[:0], 0, 1).ask().pixels) == 0
+    assert len(begin(SigmaZero(1, 10), problems[:0], 0, 1).ask().pixels) == 0
     far = (noisy - problems.flat_images).abs()
     assert 0.09 < float(far.max()) < 0.103 and 0 <= float(noisy.min()) <= float(noisy.max()) <= 1
 

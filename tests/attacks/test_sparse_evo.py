@@ -3,14 +3,15 @@ import math
 import numpy as np
 import pytest
 import torch
+from driving import begin, feedback
 from models import additive_model, grey_images, integer_model, own_labels, random_images
 
 from brusle import rng
 from brusle.attacks import palettes
-from brusle.attacks.sparse_evo import SparseEvo, choose
+from brusle.attacks.drawing import draw_subset
+from brusle.attacks.sparse_evo import SparseEvo
 from brusle.errors import InputError
 from brusle.problems import Edits, Problems
-from brusle.search import Feedback
 
 SHAPE, CLASSES = (3, 8, 8), 5
 
@@ -143,7 +144,7 @@ def test_agrees_with_a_plain_transcription(variant, pixels, queries) -> None:
 def shrinking(variant: str, n: int = 12):
     images, starts = random_images(n, SHAPE), random_images(n, SHAPE, seed=9)
     problems = Problems.make(images, [0] * n, [1] * n, ids=range(n), starts=starts)
-    return problems, SparseEvo(1, 200, variant=variant).start(problems, seed=0, restart=0)
+    return problems, begin(SparseEvo(1, 200, variant=variant), problems, seed=0, restart=0)
 
 
 @pytest.mark.parametrize("variant", ["decision", "loss"])
@@ -179,7 +180,7 @@ def test_every_step_of_a_shrinking_search(variant) -> None:
             assert masks[i].sum() < best[1].sum() or not best[1].any()
             if value < worst[0]:
                 own[i][order[-1]] = (value, masks[i])
-        search.tell(Feedback(losses, reached, torch.zeros(n, CLASSES)))
+        search.tell(feedback(losses, reached, torch.zeros(n, CLASSES)))
         for i in range(n):
             kept = sorted(mask.tobytes() for mask in search.masks[i, : len(own[i])].numpy())
             assert kept == sorted(mask.tobytes() for _, mask in own[i])
@@ -192,7 +193,7 @@ def test_a_stuck_search_begins_anew() -> None:
     def answer(yes: bool) -> torch.Tensor:
         image = search.ask().render(problems.flat_images, SHAPE)
         search.tell(
-            Feedback(torch.zeros(n).double(), torch.full((n,), yes), torch.zeros(n, CLASSES))
+            feedback(torch.zeros(n).double(), torch.full((n,), yes), torch.zeros(n, CLASSES))
         )
         return (image != problems.images).any(1).flatten(1).sum(1)
 
@@ -212,8 +213,8 @@ def test_a_stuck_search_begins_anew() -> None:
 def test_the_synthetic_variant_keeps_the_number_of_pixels() -> None:
     n, pixels = 12, 7
     problems = Problems.make(random_images(n, SHAPE), [0] * n, ids=range(n))
-    search = SparseEvo(pixels, 100, variant="synthetic", mutation_rate=0.3).start(problems, 3, 0)
-    colour = palettes.draw("binary", problems, rng.streams(3, problems.ids))
+    search = begin(SparseEvo(pixels, 100, variant="synthetic", mutation_rate=0.3), problems, 3, 0)
+    colour = palettes.draw("binary", problems, rng.streams(3, problems.ids)).colour
     generator = torch.Generator().manual_seed(0)
     best = torch.full((n,), torch.inf, dtype=torch.float64)
     before = torch.zeros(n, 64, dtype=torch.bool)
@@ -232,7 +233,7 @@ def test_the_synthetic_variant_keeps_the_number_of_pixels() -> None:
         losses = torch.rand(n, generator=generator).double()
         before = torch.where((losses < best)[:, None], mask, before)
         best = torch.minimum(best, losses)
-        search.tell(Feedback(losses, torch.zeros(n, dtype=torch.bool), torch.zeros(n, CLASSES)))
+        search.tell(feedback(losses, torch.zeros(n, dtype=torch.bool), torch.zeros(n, CLASSES)))
         told = torch.cat([told, losses[:, None]], 1)
         assert torch.equal(
             search.fitness.sort(1).values[:, : asked + 1], told.sort(1).values[:, :10]
@@ -241,16 +242,16 @@ def test_the_synthetic_variant_keeps_the_number_of_pixels() -> None:
     assert max(exchanged) <= pixels and 1.9 < np.mean(exchanged) < 3
 
 
-def test_choose_draws_evenly_and_never_elsewhere() -> None:
+def test_draw_subset_draws_evenly_and_never_elsewhere() -> None:
     among = torch.tensor([1, 0, 1, 1, 0, 1, 1, 0], dtype=torch.bool).expand(6000, -1)
     count = torch.arange(6000) % 8
     numbers = rng.bits(rng.streams(0, torch.arange(6000)), 0, 0, 8)
-    chosen = choose(among, count, numbers)
+    chosen = draw_subset(among, count, numbers)
     assert not (chosen & ~among).any()
     assert torch.equal(chosen.sum(1), count.clamp_max(5))
     twos = chosen[count == 2][:, among[0]].double().mean(0)
     assert (twos - 0.4).abs().max() < 4 * math.sqrt(0.24 / 750)
-    alone = choose(among[:3], count[:3], numbers[:3])  # whatever the others' counts are
+    alone = draw_subset(among[:3], count[:3], numbers[:3])  # whatever the others' counts are
     assert torch.equal(alone, chosen[:3])
 
 
@@ -289,22 +290,23 @@ def test_synthetic_resumes_from_edits() -> None:
     index = torch.stack([torch.randperm(64, generator=generator)[:pixels] for _ in range(n)])
     edits = Edits(index, torch.randint(0, 256, (n, pixels, 3), generator=generator).float() / 255)
     expected = edits.render(problems.flat_images, SHAPE)
-    search = SparseEvo(pixels, 100, variant="synthetic").start(problems, 0, 0)
-    search.resume_from(edits)
+    search = begin(SparseEvo(pixels, 100, variant="synthetic"), problems, 0, 0)
+    asked = search.resume(edits)
     nobody = torch.zeros(n, dtype=torch.bool)
     for loss in [0.0] + 12 * [1.0]:
-        image = search.ask().render(problems.flat_images, SHAPE)
+        image = asked.render(problems.flat_images, SHAPE)
         apart = (image != expected).any(1).flatten(1).sum(1)
         assert ((apart == 0) if loss == 0 else (apart <= 2)).all()  # one pixel moves, no more
-        search.tell(Feedback(torch.full((n,), loss).double(), nobody, torch.zeros(n, CLASSES)))
+        search.tell(feedback(torch.full((n,), loss).double(), nobody, torch.zeros(n, CLASSES)))
+        asked = search.ask()
     assert not search.initial().any()
 
 
 def test_what_a_variant_needs() -> None:
     by_variant = {v: SparseEvo(5, variant=v) for v in ("decision", "loss", "synthetic")}
-    assert [a.needs for a in by_variant.values()] == ["labels", "scores", "scores"]
+    assert [a.behaviour.needs for a in by_variant.values()] == ["labels", "scores", "scores"]
     for trait in ("dense", "shrinks", "needs_start"):
-        assert [getattr(a, trait) for a in by_variant.values()] == [True, True, False]
+        assert [getattr(a.behaviour, trait) for a in by_variant.values()] == [True, True, False]
     attack = by_variant["decision"]
     assert attack.queries == 2000
     rates = [attack.rate(t, p) for p in (32 * 32, 224 * 224) for t in (True, False)]

@@ -3,13 +3,16 @@ import math
 import numpy as np
 import pytest
 import torch
+from driving import begin, feedback
 from models import additive_model, grey_images, integer_model, own_labels, random_images
 
 from brusle.attacks import palettes
-from brusle.attacks.sparse_rs import SparseRS, draw_unused, moved, unlike
+from brusle.attacks.drawing import draw_unused
+from brusle.attacks.sparse_rs import SparseRS, moved, unlike
 from brusle.errors import InputError
 from brusle.problems import Edits, Problems
 from brusle.rng import streams
+from brusle.scores import Meaning
 from brusle.search import Feedback
 
 SHAPE, CLASSES = (3, 8, 8), 5
@@ -18,9 +21,9 @@ KINDS = {"pixel": {}, "feature": {"space": "feature"}, "synthetic": {"synthetic"
 kinds = pytest.mark.parametrize("options", KINDS.values(), ids=KINDS)
 
 
-def feedback(losses: torch.Tensor) -> Feedback:
+def failures(losses: torch.Tensor) -> Feedback:
     n = len(losses)
-    return Feedback(losses, torch.zeros(n, dtype=torch.bool), torch.zeros(n, CLASSES))
+    return feedback(losses, torch.zeros(n, dtype=torch.bool), torch.zeros(n, CLASSES))
 
 
 def sparse_rs_in_numpy(ask, x, loss_of, reached, pixels, queries, alpha, generator, options):
@@ -120,8 +123,8 @@ def test_every_step_is_as_described(options) -> None:
     images = random_images(n, SHAPE)
     attack = SparseRS(pixels, queries, alpha_init=0.9, **options)
     problems = Problems.make(images, [0] * n, ids=range(n))
-    search = attack.start(problems, seed=1, restart=0)
-    colours = palettes.draw("binary", problems, streams(1, problems.ids))
+    search = begin(attack, problems, seed=1, restart=0)
+    colours = palettes.draw("binary", problems, streams(1, problems.ids)).colour
     base = problems.flat_images.flatten(1)[:, :, None] if feature else problems.flat_images
     schedule = moved(queries, pixels, 0.9)
     assert schedule[1] > 1  # or the test would show little
@@ -150,7 +153,7 @@ def test_every_step_is_as_described(options) -> None:
         better = losses < best_loss
         best = torch.where(better[:, None, None], flat, best)
         best_loss = torch.where(better, losses, best_loss)
-        search.tell(feedback(losses))
+        search.tell(failures(losses))
 
 
 @pytest.mark.parametrize("level", [0, 1], ids=["black", "white"])
@@ -167,7 +170,7 @@ def test_a_pixel_that_moves_alone_is_never_invisible(pixels, options, level) -> 
     n, queries = 4, 100
     images = torch.full((n, *SHAPE), float(level))
     problems = Problems.make(images, [0] * n, ids=range(n))
-    search = SparseRS(pixels, queries, **options).start(problems, seed=0, restart=0)
+    search = begin(SparseRS(pixels, queries, **options), problems, seed=0, restart=0)
     assert set(moved(queries, pixels, 0.3)[1:]) == {1}
     generator = torch.Generator().manual_seed(1)
     best, best_loss = images.clone(), 1000.0
@@ -180,7 +183,7 @@ def test_a_pixel_that_moves_alone_is_never_invisible(pixels, options, level) -> 
         accept = asked == 0 or float(torch.rand(1, generator=generator)) < 0.2
         best_loss -= accept
         best = image.clone() if accept else best
-        search.tell(feedback(torch.full((n,), best_loss + (not accept), dtype=torch.float64)))
+        search.tell(failures(torch.full((n,), best_loss + (not accept), dtype=torch.float64)))
 
 
 @pytest.mark.parametrize("depth", [1, 3, 5])
@@ -248,9 +251,9 @@ def test_known_optimum_of_an_additive_model(options, targeted, budget, expected)
 def test_budget_of_the_whole_image_changes_colours() -> None:
     images = random_images(20, (3, 2, 2))
     problems = Problems.make(images, [0] * 20)
-    search = SparseRS(4, 50).start(problems, seed=0, restart=0)
+    search = begin(SparseRS(4, 50), problems, seed=0, restart=0)
     first = search.ask().render(problems.flat_images, (3, 2, 2))
-    search.tell(feedback(torch.zeros(20).double()))
+    search.tell(failures(torch.zeros(20).double()))
     second = search.ask().render(problems.flat_images, (3, 2, 2))
     changed = (first != second).any(1).flatten(1).sum(1)
     assert (changed == 1).all()  # one pixel gets a colour, and another one than it had
@@ -266,21 +269,21 @@ def test_resumes_from_edits() -> None:
     edits = Edits(index, colour)
     expected = edits.render(problems.flat_images, SHAPE)
     for options in ({}, {"synthetic": True}):
-        search = SparseRS(pixels, 50, **options).start(problems, seed=0, restart=0)
-        search.resume_from(edits)
-        assert torch.equal(search.ask().render(problems.flat_images, SHAPE), expected)
-        search.tell(feedback(torch.zeros(n).double()))
+        search = begin(SparseRS(pixels, 50, **options), problems, seed=0, restart=0)
+        asked = search.resume(edits)
+        assert torch.equal(asked.render(problems.flat_images, SHAPE), expected)
+        search.tell(failures(torch.zeros(n).double()))
         for _ in range(30):  # one pixel moves, and returns to where it was
             now = search.ask().render(problems.flat_images, SHAPE)
             assert ((now != expected).any(1).flatten(1).sum(1) <= 2).all()
-            search.tell(feedback(torch.ones(n).double()))
+            search.tell(failures(torch.ones(n).double()))
 
     own = problems.flat_images.gather(1, index[:, :, None].expand(-1, -1, 3))
     colour[:, :, 1:] = own[:, :, 1:]  # one channel value of each pixel: within the budget
-    search = SparseRS(pixels, 50, space="feature").start(problems, seed=0, restart=0)
-    search.resume_from(Edits(index, colour))
+    search = begin(SparseRS(pixels, 50, space="feature"), problems, seed=0, restart=0)
+    asked = search.resume(Edits(index, colour))
     expected = Edits(index, colour).render(problems.flat_images, SHAPE)
-    assert torch.equal(search.ask().render(problems.flat_images, SHAPE), expected)
+    assert torch.equal(asked.render(problems.flat_images, SHAPE), expected)
 
 
 def test_feature_space_counts_channel_values() -> None:
@@ -295,13 +298,13 @@ def test_feature_space_counts_channel_values() -> None:
 
 def test_defaults_of_the_authors() -> None:
     attack = SparseRS(10)
-    assert attack.loss_for(targeted=True) == "ce"
-    assert attack.loss_for(targeted=False) == "logit-margin"
+    assert attack.loss_for(True, Meaning()) == "ce"
+    assert attack.loss_for(False, Meaning()) == "logit-margin"
     assert attack.share(targeted=True, pixels=224 * 224) == 0.1
     assert attack.share(targeted=False, pixels=224 * 224) == 0.3
     assert attack.share(targeted=True, pixels=32 * 32) == 0.3
     assert SparseRS(10, alpha_init=0.8).share(targeted=True, pixels=224 * 224) == 0.8
-    assert SparseRS(10, loss="margin").loss_for(targeted=True) == "margin"
+    assert SparseRS(10, loss="margin").loss_for(True, Meaning()) == "margin"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Plans: the same however they are written, and refused where they are wrong."""
 
+from datetime import date
+
 import pytest
 from click.testing import CliRunner
 from models import integer_model, own_labels, random_images
@@ -124,7 +126,9 @@ def test_a_plan_and_keywords_are_not_mixed() -> None:
 
 
 @pytest.mark.parametrize("key", ["victim", "data", "attacks"])
-@pytest.mark.parametrize("value", [None, 5, 0.5, True, [1], {"a": 1}, [["a"], ["b"]]])
+@pytest.mark.parametrize(
+    "value", [None, 5, 0.5, True, b"a", [1], {1}, {"a": 1}, [["a"], ["b"]], date(2026, 1, 2)]
+)
 def test_what_a_file_may_hold_is_no_object(key, value) -> None:
     with pytest.raises(InputError, match=f"the plan: {key} is .*: (Input should be|choose from)"):
         Plan.of({key: value})

@@ -18,17 +18,22 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from annotated_types import Ge, Gt
+from torch import Tensor
 
+from brusle import rng
 from brusle.attacks.base import SparseAttack
 from brusle.attacks.options import Count
-from brusle.attacks.pixel_bandit.masks import MaskBandit
+from brusle.attacks.pixel_bandit import masks, swaps
+from brusle.attacks.pixel_bandit.best import Best
+from brusle.attacks.pixel_bandit.log_odds import LogOdds
+from brusle.attacks.pixel_bandit.masks import MaskProposals
 from brusle.attacks.pixel_bandit.prior import Prior
 from brusle.attacks.pixel_bandit.search import Bandit
-from brusle.attacks.pixel_bandit.swaps import SwapBandit
+from brusle.attacks.pixel_bandit.swaps import SwapProposals
 from brusle.lazy import submodules
 from brusle.problems import Problems
 from brusle.scores import Loss, Meaning
-from brusle.search import Behaviour, Search
+from brusle.search import Behaviour
 
 __getattr__ = submodules(__name__)
 
@@ -62,10 +67,33 @@ class PixelBandit(SparseAttack):
         """Cross-entropy, which falls as the log-odds rise."""
         return meaning.loss("auto", "ce")
 
-    def start(self, problems: Problems, seed: int, restart: int) -> Search:
-        """Nothing is known yet. An image is small if every pixel is a cell of its own."""
+    def prior_of(self, problems: Problems) -> Prior:
+        """What is known of the effects of pixels in images of this shape."""
         c, h, w = problems.shape
-        length = self.length or max(h, w) / 8
-        prior = Prior.of(h, w, c, length, problems.images.device)
-        search = MaskBandit if prior.side == 1 else SwapBandit
-        return search.start(self, prior, problems, seed, restart)
+        return Prior.of(h, w, c, self.length or max(h, w) / 8, problems.images.device)
+
+    def start(self, problems: Problems, seed: int, restart: int) -> Bandit:
+        """Nothing is known yet but the prior."""
+        prior, stream = self.prior_of(problems), rng.streams(seed, problems.ids, restart)
+        best = Best.unknown(prior, len(problems), self.pixels)
+        return Bandit(
+            self.initial,
+            prior,
+            problems.flat_images,
+            stream,
+            LogOdds.of(problems),
+            best,
+            new=best.mask.clone(),
+            proposals=self._proposals(prior, problems.flat_images, stream),
+        )
+
+    def _proposals(
+        self, prior: Prior, images: Tensor, stream: Tensor
+    ) -> MaskProposals | SwapProposals:
+        """An image is small if every pixel is a cell of its own."""
+        small = prior.side == 1
+        slots = min(self.memory or (masks.MEMORY if small else swaps.MEMORY), self.queries)
+        if small:
+            options = (self.pixels, self.initial, self.decay)
+            return MaskProposals.start(prior, images, slots, *options)
+        return SwapProposals.start(prior, stream, slots, self.pixels)

@@ -13,6 +13,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from brusle.attacks.pixel_bandit.elements import Elements
+
 _ALIKE = 0.55  # prior correlation of the effects of opposite colours
 _OFFSET, _POWER = 0.02, 1.0  # effects grow with the distance of the colour from the original
 _REACH, _LEAST = 27 / 32, 0.05  # and fall with the distance from the centre, in image sizes
@@ -58,6 +60,10 @@ class Prior:
     loading: Tensor
     centre: Tensor
     cell_of: Tensor
+
+    @property
+    def pixels(self) -> int:
+        return len(self.cell_of)
 
     @property
     def fields(self) -> int:
@@ -114,13 +120,45 @@ class Prior:
             cell_of.to(device),
         )
 
-    def smooth(self, values: Tensor) -> Tensor:
-        """``(n, fields, cells)``: values times their prior covariance."""
-        return (self.rows @ self._plane(values) @ self.columns).flatten(2)
+    def index(self, elements: Elements) -> Tensor:
+        """``(n, m)``: which of all effects, ``(n, k * cells)``, are those of elements."""
+        return elements.colour * self.count + self.cell_of[elements.pixel]
+
+    def scale(self, images: Tensor, elements: Elements) -> Tensor:
+        """``(n, m)``: prior scale of elements of images, ``(n, pixels, c)``."""
+        own = colours_at(images, elements.pixel)
+        distance = (self.colours[elements.colour] - own).abs().mean(2)
+        return self.centre[elements.pixel] * _growth(distance)
+
+    def scales(self, images: Tensor, pixel: Tensor) -> Tensor:
+        """``(n, k, m)``: that of pixels in all colours; -inf where a colour is their own."""
+        own = colours_at(images, pixel)
+        # |corner - own| is own where the corner is 0 and 1 - own where it is 1
+        slope = (1 - 2 * self.colours) / images.shape[2]
+        distance = slope @ own.mT + self.colours.mean(1)[:, None]
+        scale = self.centre[pixel][:, None] * _growth(distance)
+        return scale.masked_fill(distance < _SAME, -torch.inf)
 
     def draw(self, numbers: Tensor) -> Tensor:
         """``(n, m, cells)``: independent numbers, ``(n, m * cells)``, as draws of fields."""
         return (self.row_root @ self._plane(numbers) @ self.column_root.T).flatten(2)
+
+    def covariance(self, index: Tensor, size: Tensor) -> Tensor:
+        """``(n, k, cells)``: of all effects with a sum of some; all of scale 1.
+
+        Args:
+            index: ``(n, m)``, which, see `index`.
+            size: ``(n, m)``, their factors.
+        """
+        k, count = len(self.colours), self.count
+        some = size.new_zeros(len(size), k * count).scatter_add_(1, index, size)
+        fields = self._plane(self.loading.T @ some.view(-1, k, count))
+        return self.loading @ (self.rows @ fields @ self.columns).flatten(2)
+
+    def of_elements(self, effects: Tensor, images: Tensor, elements: Elements) -> Tensor:
+        """``(n, m)``: of all effects, ``(n, k, cells)`` of scale 1, those of elements."""
+        found = effects.flatten(1).gather(1, self.index(elements))
+        return found * self.scale(images, elements)
 
     def peaks(self, values: Tensor) -> Tensor:
         """``(n, cells)``: values, and -inf where a neighbouring cell has more."""
@@ -153,25 +191,10 @@ class Prior:
         cell = self.cell_of[pixel][:, None].expand(-1, fields.shape[1], -1)
         return fields.gather(2, cell)
 
-    def scale(self, images: Tensor, pixel: Tensor, colour: Tensor) -> Tensor:
-        """Prior scale of elements, ``(n, m)``.
 
-        Args:
-            images: ``(n, pixels, c)``.
-            pixel: ``(n, m)``.
-            colour: ``(n, m)``.
-        """
-        own = images.gather(1, pixel[:, :, None].expand(-1, -1, images.shape[2]))
-        return self.centre[pixel] * _growth((self.colours[colour] - own).abs().mean(2))
-
-    def scales(self, images: Tensor, pixel: Tensor) -> Tensor:
-        """Prior scale of pixels in all colours, ``(n, k, m)``; -inf where a colour is their own."""
-        own = images.gather(1, pixel[:, :, None].expand(-1, -1, images.shape[2]))
-        # |corner - own| is own where the corner is 0 and 1 - own where it is 1
-        slope = (1 - 2 * self.colours) / images.shape[2]
-        distance = slope @ own.mT + self.colours.mean(1)[:, None]
-        scale = self.centre[pixel][:, None] * _growth(distance)
-        return scale.masked_fill(distance < _SAME, -torch.inf)
+def colours_at(images: Tensor, pixel: Tensor) -> Tensor:
+    """``(n, m, c)``: the colours that images, ``(n, pixels, c)``, have at pixels."""
+    return images.gather(1, pixel[:, :, None].expand(-1, -1, images.shape[2]))
 
 
 def _growth(distance: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -65,7 +66,7 @@ def _goal(value: Any) -> Any:
 
 def _named_or_made(value: Any) -> Any:
     """A name, or an object that somebody has made in Python; not what else a file may hold."""
-    if value is None or isinstance(value, bool | int | float | bytes | list | Mapping):
+    if value is None or isinstance(value, int | float | bytes | list | set | date | Mapping):
         raise PydanticCustomError("name", "Input should be a name")
     return value
 

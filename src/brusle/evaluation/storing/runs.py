@@ -24,7 +24,7 @@ from brusle.evaluation.storing.store import Store
 from brusle.ledger import COLUMNS, Ledger
 from brusle.names import require_harmless
 from brusle.problems import Problems
-from brusle.results import AttackResult
+from brusle.results import AttackInfo, AttackResult
 from brusle.text import shown
 from brusle.victim import Victim
 
@@ -349,7 +349,7 @@ def _result(
 
     return AttackResult(
         problems,
-        setting,
+        AttackInfo(setting.attack, setting.pixels, setting.queries),
         setting.seed,
         status=[row.status for row in rows],
         images=torch.stack([rebuild(row, image) for row, image in zip(rows, images, strict=True)]),
