@@ -16,7 +16,7 @@ from brusle.evaluation.statistics import (
     success_rate,
     success_rate_of,
 )
-from brusle.evaluation.storing.store import rows_of
+from brusle.evaluation.storing.rows import rows_of
 from brusle.outcomes import ANSWERED, ATTACKED, Status, share
 
 METRICS = Path(__file__).parents[1] / "docs" / "metrics.md"

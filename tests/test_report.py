@@ -7,7 +7,7 @@ from PIL import Image
 from brusle.attacks import BruSLe
 from brusle.errors import InputError
 from brusle.evaluation.statistics import success_steps
-from brusle.evaluation.storing.store import rows_of
+from brusle.evaluation.storing.rows import rows_of
 from brusle.report.gallery import PICTURES, Example, perturbation, write_gallery
 from brusle.report.wording import count
 

@@ -48,7 +48,7 @@ def test_evaluate_in_python_leaves_the_same(by_command, tmp_path) -> None:
 
 
 def test_a_plan_in_python_leaves_the_same(by_command, tmp_path) -> None:
-    brusle.Plan.of(PLAN).evaluate(tmp_path)
+    brusle.evaluate(brusle.Plan.of(PLAN), out=tmp_path)
     assert contents(tmp_path) == by_command
 
 

@@ -6,7 +6,7 @@ from models import integer_model, own_labels, random_images
 
 from brusle.attacks import BruSLe
 from brusle.evaluation.statistics import Rate, Summary
-from brusle.evaluation.storing.store import rows_of
+from brusle.evaluation.storing.rows import rows_of
 
 
 @pytest.mark.parametrize(

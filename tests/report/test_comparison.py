@@ -3,7 +3,6 @@ from stores import make_run, minimal, needing, row, rows_of, setting
 
 from brusle.errors import InputError
 from brusle.evaluation.statistics import compare
-from brusle.evaluation.storing.store import Record
 from brusle.report.comparison import across, compare_runs, within
 from brusle.report.matching import match
 from brusle.report.wording import estimate
@@ -13,7 +12,7 @@ OTHER = rows_of([10] * 10 + [60] * 6, 4)  # 16 of 20, mean (100 + 360 + 400) / 2
 
 
 def record(attack="BruSLe", number=1, **more):
-    return Record(number, **setting(attack, **more), problems=1)
+    return setting(attack, number=number, problems=1, **more)
 
 
 def test_a_line_has_the_numbers_that_can_be_counted(tmp_path) -> None:
@@ -228,7 +227,7 @@ def test_all_seeds_are_pooled_with_mean_and_spread(tmp_path) -> None:
 
 def test_seeds_narrow_no_interval_by_being_counted_as_images(tmp_path) -> None:
     parts = [(setting(), BASE), (setting("SparseRS"), OTHER)]
-    again = [(dict(made) | {"seed": 1}, rows) for made, rows in parts]
+    again = [(made.model_copy(update={"seed": 1}), rows) for made, rows in parts]
     (one,) = compare_runs([make_run(tmp_path / "a", parts)])[0].lines
     (two,) = compare_runs([make_run(tmp_path / "b", parts + again)])[0].lines
     assert one.found is not None and two.found is not None

@@ -41,9 +41,12 @@ from brusle.attacks.pixel_bandit.masks import MaskProposals
 from brusle.attacks.pixel_bandit.prior import Prior
 from brusle.attacks.pixel_bandit.search import Bandit, Proposals
 from brusle.attacks.pixel_bandit.swaps import SwapProposals
+from brusle.lazy import submodules
 from brusle.problems import Problems
 from brusle.scores import Loss, Meaning
 from brusle.search import Behaviour
+
+__getattr__ = submodules(__name__)
 
 __all__ = ["Bandit", "PixelBandit"]
 
