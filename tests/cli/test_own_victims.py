@@ -135,14 +135,14 @@ def test_a_folder_that_was_asked_for_is_not_mixed(place: Path) -> None:
     assert refused.stderr.count("\n") == 1
 
 
-def test_other_images_or_another_version_get_a_folder_of_their_own(
+def test_other_images_or_a_version_of_other_results_get_a_folder_of_their_own(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(*REQUEST).returncode == 0
     draw(1, train(0))  # in place
     assert run(*REQUEST).returncode == 0
     assert len(folders()) == 2
-    monkeypatch.setattr("brusle.__version__", "99.0")
+    monkeypatch.setattr("brusle.evaluation.running.plan.RESULTS", 99)
     answer = run(*REQUEST)
     assert answer.returncode == 0, answer.stderr
     assert len(folders()) == 3

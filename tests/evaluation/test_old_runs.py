@@ -80,8 +80,17 @@ def test_names_become_lists_of_defences() -> None:
     assert about.traits.shape == (3, 32, 32) and about.traits.classes == about.classes
 
 
-def test_nothing_of_an_old_run_is_run_again(folder) -> None:
-    tamper(folder, "about", "key = 'brusle'", value=json.dumps(brusle.__version__))
+def test_nothing_is_added_to_results_of_other_random_numbers(plain) -> None:
+    rows = stored(plain)
+    answer = command("evaluate", "--limit", 1, "--out", plain)
+    assert answer.returncode == 2 and answer.stderr.count("\n") == 1
+    assert "draws other random numbers than this version: choose another --out" in answer.stderr
+    assert stored(plain) == rows
+
+
+def test_nothing_of_an_old_run_is_run_again(folder, monkeypatch) -> None:
+    """If this version drew the random numbers that 0.1 did."""
+    monkeypatch.setattr("brusle.evaluation.running.introduction.RESULTS", 1)
     rows = stored(folder)
     plan = Plan.of(Run.open(folder).about.sessions[-1].plan)
     again = brusle.evaluate(plan, out=folder, device="cpu")

@@ -117,7 +117,7 @@ def test_any_option_can_be_written_down(value, plain, tmp_path) -> None:
 
 def about(**more) -> About:
     session = Session(began="now", plan={}, pairs="", provenance={})
-    facts = {"brusle": "1", "victim": "zoo:toy", "weights": "", "data": "sample"}
+    facts = {"brusle": "1", "results": 2, "victim": "zoo:toy", "weights": "", "data": "sample"}
     usual = {"shape": (3, 4, 4), "classes": (), "randomised": False, "sessions": (session,)}
     return About(**facts | usual | more)
 

@@ -16,6 +16,7 @@ SESSION = {
 }
 ABOUT = {
     "brusle": "1.2.3",
+    "results": 2,
     "victim": "zoo:toy",
     "weights": "feed",
     "data": "arrays",

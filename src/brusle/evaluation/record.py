@@ -99,6 +99,7 @@ class About(_Stored):
     Attributes:
         format: version of this schema.
         brusle: version of brusle.
+        results: which results it gets (`brusle.version.RESULTS`).
         victim: name of the victim, without its defences.
         defences: these, the innermost first.
         weights: fingerprint of the victim's weights; empty if it cannot be told.
@@ -114,6 +115,7 @@ class About(_Stored):
 
     format: str = FORMAT
     brusle: str
+    results: PositiveInt
     victim: str
     defences: tuple[str, ...] = ()
     weights: str

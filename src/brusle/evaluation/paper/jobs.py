@@ -14,7 +14,7 @@ from brusle.errors import InputError
 from brusle.evaluation.paper.presets import Part, Preset
 from brusle.evaluation.running.plan import Plan
 from brusle.evaluation.running.victim import VictimSpec
-from brusle.version import __version__
+from brusle.version import RESULTS
 from brusle.victim import Victim
 from brusle.victims import known_victims
 from brusle.victims.fingerprints import fingerprint
@@ -84,7 +84,7 @@ def default_folder(wanted: Preset, todo: Sequence[Job], victims: Sequence[Victim
     Other weights under the same name, or another version of brusle, are another folder.
     """
     plans = [plan.digest for job in todo for plan in job.plans]
-    facts = " ".join([*plans, *map(fingerprint, victims), __version__])
+    facts = " ".join([*plans, *map(fingerprint, victims), str(RESULTS)])
     return Path("runs") / f"{wanted.name}-{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
 
 

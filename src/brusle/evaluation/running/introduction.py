@@ -14,7 +14,7 @@ from brusle.evaluation.running.workload import Workload
 from brusle.evaluation.storing.store import Store
 from brusle.search import Attack
 from brusle.session import notes_on
-from brusle.version import __version__
+from brusle.version import RESULTS, __version__
 from brusle.victim import Victim, traits
 from brusle.victims.fingerprints import fingerprint, notes_on_weights
 
@@ -54,6 +54,7 @@ def _about(plan: Plan, victim: Victim, attacks: Sequence[Attack], workload: Work
     )
     return About(
         brusle=__version__,
+        results=RESULTS,
         victim=behind.name,
         defences=defences,
         weights=weights,
@@ -70,11 +71,15 @@ def _about(plan: Plan, victim: Victim, attacks: Sequence[Attack], workload: Work
 def _continued(before: About, now: About) -> About:
     """What both sessions say together; raises if their results must not be mixed."""
     same = {
-        "brusle": (before.brusle, now.brusle),
         "victim": (before.defended_victim, now.defended_victim),
         "weights": (before.weights, now.weights),
         "data": (before.data, now.data),
     }
+    if before.results != now.results:
+        raise DataError(
+            f"the run folder holds results of brusle {before.brusle}, which draws other random "
+            f"numbers than this version: choose another --out"
+        )
     for name, (old, new) in same.items():
         if old != new:
             raise DataError(

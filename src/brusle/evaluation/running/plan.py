@@ -41,7 +41,7 @@ from brusle.files import slug
 from brusle.names import hint
 from brusle.search import Attack
 from brusle.text import brief, shortened, storable
-from brusle.version import __version__
+from brusle.version import RESULTS
 from brusle.victim import Victim
 from brusle.victims.fingerprints import fingerprint
 
@@ -189,11 +189,11 @@ class Plan(BaseModel):
     def folder(self, victim: Victim, manifest: Manifest) -> Path:
         """Where results go if nobody says: another folder for all that must not be mixed.
 
-        Its name is for people, with a hash of the plan, the images and the version of brusle, and
+        Its name is for people, with a hash of the plan, the images and the version of results, and
         the first digits of the victim's `fingerprint`: the same command goes on with the same
         weights, and begins anew with others.
         """
-        facts = f"{self.digest} {manifest.digest} {__version__}"
+        facts = f"{self.digest} {manifest.digest} {RESULTS}"
         title = slug(_in_words(self.victim))[-40:].strip("-")
         parts = (title, hashlib.sha256(facts.encode()).hexdigest()[:12], fingerprint(victim)[:8])
         return Path("runs") / "-".join(filter(None, parts))

@@ -29,7 +29,7 @@ from brusle.evaluation.storing.store import Store
 from brusle.finishing import write_out
 from brusle.search import Attack
 from brusle.session import check_needs
-from brusle.version import __version__
+from brusle.version import RESULTS
 from brusle.victim import Victim
 from brusle.victims.fingerprints import fingerprint
 
@@ -139,7 +139,7 @@ def _pending(folder: Path | None, victim: Victim) -> Iterator[Pending | None]:
     if folder is None:
         yield None
         return
-    pending = Pending(folder, f"{__version__} {victim.name} {fingerprint(victim)}")
+    pending = Pending(folder, f"{RESULTS} {victim.name} {fingerprint(victim)}")
     try:
         yield pending
     finally:

@@ -70,7 +70,7 @@ def _from_3(connection: sqlite3.Connection) -> None:
 def _about_from_3(facts: Mapping[str, Any]) -> dict[str, Any]:
     if facts.keys() <= {"format"}:  # nothing has begun
         return {"format": "brusle-results-4"}
-    now: dict[str, Any] = {"defences": [], "traits": {}, "notes": [], "warnings": {}}
+    now: dict[str, Any] = {"defences": [], "traits": {}, "notes": [], "warnings": {}, "results": 1}
     now |= {"traits" if name == "like" else name: value for name, value in facts.items()}
     if isinstance(victim := facts.get("victim"), str):
         now["victim"], *now["defences"] = victim.split(" + ")
