@@ -76,7 +76,7 @@ class _Batch(Rows):
 
     def remember(self, candidates: Candidates, loss: Tensor, scores: Tensor, which: Tensor) -> None:
         """Take the candidates ``which`` as the best of their problems."""
-        self.best = candidates.where(which, self.best)  # type: ignore[arg-type]
+        self.best = candidates.where(which, self.best)
         self.best_loss = torch.where(which, loss, self.best_loss)
         self.best_scores = torch.where(which[:, None], scores, self.best_scores)
 

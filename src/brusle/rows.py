@@ -48,7 +48,7 @@ class Rows:
             else:
                 value.replace(rows, other)
 
-    def where(self, which: Tensor, other: Self) -> Self:
+    def where(self, which: Tensor, other: Rows) -> Self:
         """These problems where the ``(n,)`` ``which`` says so, those of ``other`` elsewhere."""
         mixed = copy.copy(self)
         for name, value in self._parts().items():

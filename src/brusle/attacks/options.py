@@ -76,7 +76,7 @@ def _check_number(name: str, value: object, kind: type, bounds: list[Any]) -> No
         reasons = [bound.text for bound in bounds if isinstance(bound, Because)]
         reason = reasons[0] if reasons else f"it must be {_in_words(kind, bounds)}"
         raise InputError(f"{name} is {value!r}: {reason}")
-    if kind is int and value > _MOST:  # type: ignore[operator]
+    if isinstance(number, int) and number > _MOST:
         raise InputError(f"{name} is {value}: the most is {_MOST}")
 
 

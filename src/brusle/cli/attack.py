@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from brusle.attacks.pixel_bandit.effects import EffectMaps
+    from brusle.oracle import Oracle
     from brusle.results import AttackResult
+    from brusle.victim import Victim
 
 
 @click.command()
@@ -91,88 +94,167 @@ def command(
 
     Exits with 1 if no adversarial image was found within the budget of pixels and queries.
     """
-    import torch
-
     from brusle.attacks import make
-    from brusle.attacks.pixel_bandit.effects import follow, require_bandit
+    from brusle.attacks.pixel_bandit.effects import require_bandit
     from brusle.cli import NOT_FOUND, VICTIM_FAILED
-    from brusle.data import read_image, save_image
-    from brusle.data.images import fit_for, frame, open_picture
-    from brusle.errors import VictimError
-    from brusle.evaluation.running.display import watched
     from brusle.evaluation.running.victim import VictimSpec
     from brusle.files import name_beside
-    from brusle.names import require_ending
-    from brusle.oracle import Oracle
     from brusle.outcomes import FAULTY
-    from brusle.report.effects import FORMATS
-    from brusle.report.gallery import PICTURES, Example, write_gallery
-    from brusle.report.wording import class_name, count
-    from brusle.victim import check_shape, traits
+    from brusle.victim import traits
 
-    for asked, endings in ((out, (".png",)), (picture, PICTURES), (effects, FORMATS)):
-        if asked is not None:
-            require_ending(asked, endings)
+    _check_endings(out, picture, effects)
     attack = make(spec, pixels, queries, minimal)
     if effects is not None:
         require_bandit(attack)
     model = VictimSpec(victim, device, defences, timeout).open()
-    known = traits(model)
-    names: Sequence[str] = known.classes or ()
+    names: Sequence[str] = traits(model).classes or ()
     aim = None if target is None else class_number(target, names)
     truth = None if label is None else class_number(label, names)
-    framing, shape = fit_for(known, size)
-    file = open_picture(image, shape[0] if shape else 3)
-    original = frame(file, image, shape, framing)
-    check_shape(original.shape, model, f"pixels of {image}")
-    starts = None if start is None else read_image(start, shape, framing)[None]
+    photo = _Photo.read(image, start, model, size)
+    options = {"seed": seed, "starts": photo.start, "eot": eot}
+    result, maps = _attacked(attack, model, photo, truth, aim, options, follows=effects is not None)
+
+    path = out or name_beside(image, "-adversarial.png")
+    _write_pictures(result, maps, names, f"{image.name} and {victim}", path, picture, effects)
+    found = bool(result.success[0])
+    if as_json:
+        print_json(_as_json(result, names, photo.file_size, path if found else None))
+    else:
+        say(_told(result, names, photo.file_size, path))
+    if result.status[0] in FAULTY:
+        return VICTIM_FAILED
+    return 0 if found else NOT_FOUND
+
+
+def _check_endings(out: Path | None, picture: Path | None, effects: Path | None) -> None:
+    from brusle.names import require_ending
+    from brusle.report.effects import FORMATS
+    from brusle.report.gallery import PICTURES
+
+    for asked, endings in ((out, (".png",)), (picture, PICTURES), (effects, FORMATS)):
+        if asked is not None:
+            require_ending(asked, endings)
+
+
+@dataclass(frozen=True)
+class _Photo:
+    """What is attacked: an image file, framed for the victim.
+
+    Attributes:
+        path: the file.
+        pixels: ``(c, h, w)``.
+        file_size: height and width of the file.
+        start: ``(1, c, h, w)`` starting image, if one was given.
+    """
+
+    path: Path
+    pixels: Tensor
+    file_size: tuple[int, int]
+    start: Tensor | None
+
+    @classmethod
+    def read(cls, path: Path, start: Path | None, model: Victim, size: int | None) -> _Photo:
+        from brusle.data import read_image
+        from brusle.data.images import fit_for, frame, open_picture
+        from brusle.victim import check_shape, traits
+
+        framing, shape = fit_for(traits(model), size)
+        file = open_picture(path, shape[0] if shape else 3)
+        pixels = frame(file, path, shape, framing)
+        check_shape(pixels.shape, model, f"pixels of {path}")
+        begun = None if start is None else read_image(start, shape, framing)[None]
+        return cls(path, pixels, (file.height, file.width), begun)
+
+
+def _attacked(
+    attack: Any,
+    model: Victim,
+    photo: _Photo,
+    truth: int | None,
+    aim: int | None,
+    options: dict[str, Any],
+    follows: bool,
+) -> tuple[AttackResult, EffectMaps | None]:
+    """The result and, if the attack is followed, what it expected of every pixel."""
+    from brusle.attacks.pixel_bandit.effects import follow
+    from brusle.evaluation.running.display import watched
+    from brusle.oracle import Oracle
+
     look = Oracle(model, problems=1, limit=0, batch_size=1)
-    if truth is None:
-        answers = look.ask(torch.zeros(1, dtype=torch.int64), original[None], "clean")
-        if answers.errors:
-            raise VictimError(f"{image} could not be classified: {answers.errors[0]}")
-        truth = int(answers.labels[0])
-    options: dict[str, Any] = {"seed": seed, "starts": starts, "eot": eot}
+    label = _seen_label(look, photo) if truth is None else truth
     maps: EffectMaps | None = None
     with watched() as display:
         if display is not None:
             options["on_progress"] = partial(display.show, attack, attack.label)
-        if effects is None:
-            targets = None if aim is None else [aim]
-            result = attack(model, original[None], [truth], targets, **options)
+        if follows:
+            result, maps = follow(attack, model, photo.pixels, label, aim, **options)
         else:
-            result, maps = follow(attack, model, original, truth, aim, **options)
+            targets = None if aim is None else [aim]
+            result = attack(model, photo.pixels[None], [label], targets, **options)
     result.ledger.clean += look.ledger.clean
+    return result, maps
 
-    before = class_name(names, int(result.clean_labels[0]))
-    after = class_name(names, int(result.labels[0]))
-    found, changed, spent = bool(result.success[0]), int(result.pixels[0]), int(result.queries[0])
-    path = out or name_beside(image, "-adversarial.png")
-    file_size = (file.height, file.width)
+
+def _seen_label(look: Oracle, photo: _Photo) -> int:
+    """What the victim sees."""
+    import torch
+
+    from brusle.errors import VictimError
+
+    answers = look.ask(torch.zeros(1, dtype=torch.int64), photo.pixels[None], "clean")
+    if answers.errors:
+        raise VictimError(f"{photo.path} could not be classified: {answers.errors[0]}")
+    return int(answers.labels[0])
+
+
+def _write_pictures(
+    result: AttackResult,
+    maps: EffectMaps | None,
+    names: Sequence[str],
+    title: str,
+    path: Path,
+    picture: Path | None,
+    effects: Path | None,
+) -> None:
+    """The adversarial image and the drawings that were asked for."""
+    from brusle.data import save_image
+    from brusle.report.gallery import Example, write_gallery
+    from brusle.report.wording import class_name
+
+    found = bool(result.success[0])
+    before, after = (class_name(names, int(x[0])) for x in (result.clean_labels, result.labels))
     if found:
         save_image(result.images[0], path)
         if picture is not None:
-            note = f"{count(changed, 'pixel')}, {count(spent, 'query')}"
-            example = Example(original, result.images[0], before, after, note)
-            write_gallery([example], picture, f"{image.name} and {victim}", columns=1)
+            original = result.problems.images[0]
+            example = Example(original, result.images[0], before, after, _effort(result))
+            write_gallery([example], picture, title, columns=1)
     if effects is not None and maps is not None and maps.moments:
         ending = f"{'adversarial' if found else 'best so far'}: {after}"
-        _write_effects(maps, effects, f"{image.name} and {victim}", f"original: {before}", ending)
-    if as_json:
-        said = _as_json(result, names, file_size, path if found else None)
-        print_json(said)
-    elif found:
-        effort = f"{count(changed, 'pixel')} changed, {count(spent, 'query')}"
-        held = "verified"
-        if result.randomised:
-            held = "stable" if result.stable[0] else "a first hit that is not stable"
-        where = f"written to {path} ({_sizes(original, file_size)})"
-        say(f"{before} -> {after}: {effort}; {held}, {where}")
-    else:
-        say(_why_not(result, before, class_name(names, truth)))
-    if result.status[0] in FAULTY:
-        return VICTIM_FAILED
-    return 0 if found else NOT_FOUND
+        _write_effects(maps, effects, title, f"original: {before}", ending)
+
+
+def _told(
+    result: AttackResult, names: Sequence[str], file_size: tuple[int, int], path: Path
+) -> str:
+    """What became of it, in a line."""
+    from brusle.report.wording import class_name
+
+    before, after = (class_name(names, int(x[0])) for x in (result.clean_labels, result.labels))
+    if not result.success[0]:
+        return _why_not(result, before, class_name(names, int(result.problems.labels[0])))
+    held = "verified"
+    if result.randomised:
+        held = "stable" if result.stable[0] else "a first hit that is not stable"
+    where = f"written to {path} ({_sizes(result.problems.images[0], file_size)})"
+    return f"{before} -> {after}: {_effort(result, ' changed')}; {held}, {where}"
+
+
+def _effort(result: AttackResult, changed: str = "") -> str:
+    from brusle.report.wording import count
+
+    pixels, queries = int(result.pixels[0]), int(result.queries[0])
+    return f"{count(pixels, 'pixel')}{changed}, {count(queries, 'query')}"
 
 
 def _write_effects(maps: EffectMaps, path: Path, title: str, before: str, after: str) -> None:
