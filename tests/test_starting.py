@@ -115,7 +115,9 @@ def test_noise_changes_a_share_of_the_pixels_and_is_on_levels() -> None:
 def test_starting_images_are_of_the_target_class_and_counted() -> None:
     model, images, _ = problem(60)
     labels = own_labels(model, images)
-    labels[::4] = (labels[::4] + 1) % 4  # some of the pool is misclassified
+    # some of the pool are misclassified, but fewer than are asked of a class
+    labels[::8] = (labels[::8] + 1) % 4
+    assert len(labels[::8]) < CANDIDATES
     pool = Dataset("pool", images, labels, (), tuple(map(str, range(60))))
     model.seen = 0
     starting = StartingImages(as_source(pool), model.victim(), seed=1, batch_size=8)

@@ -7,19 +7,17 @@ import torch
 from driving import begin, feedback
 from models import additive_model, grey_images, integer_model, levels, own_labels, random_images
 
-from brusle.attacks import bayes_opt
-from brusle.attacks.bayes_opt import (
-    BayesOpt,
+from brusle.attacks.bayes_opt import BayesOpt
+from brusle.attacks.bayes_opt.model import (
+    SCALES,
     Model,
-    Neighbourhood,
-    Region,
     distances,
     expected_improvement,
     first_scales,
-    grid,
     kernel,
     quantiles,
 )
+from brusle.attacks.bayes_opt.region import Neighbourhood, Region, grid
 from brusle.errors import InputError
 from brusle.problems import Edits, Problems
 
@@ -106,7 +104,7 @@ def test_fit_finds_scales_at_least_as_likely_as_the_true_ones() -> None:
     best = likelihood(fitted)
     assert best > likelihood(first_scales()) + 1
     assert best > likelihood(truth)
-    low, high = (torch.tensor([v[i] for v in bayes_opt.SCALES.values()]) for i in (1, 2))
+    low, high = (torch.tensor([v[i] for v in SCALES.values()]) for i in (1, 2))
     assert ((fitted >= low - 1e-9) & (fitted <= high + 1e-9)).all()
     for _ in range(100):
         elsewhere = low + (high - low) * torch.rand(3, generator=generator)

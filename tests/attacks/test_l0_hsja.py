@@ -11,7 +11,7 @@ from driving import begin, feedback
 from foolbox.criteria import Misclassification
 from models import additive_model, grey_images, integer_model, own_labels, random_images
 
-from brusle.attacks.l0_hsja import _BISECT, _PROBE, _STEP, L0HSJA, estimate
+from brusle.attacks.l0_hsja import L0HSJA, Part, estimate
 from brusle.errors import InputError
 from brusle.problems import Problems, flatten_pixels, unflatten_pixels
 from brusle.victims import wrap
@@ -24,11 +24,11 @@ class Run:
         self.problems = Problems.make(images, torch.zeros(len(images)).long(), starts=starts)
         self.search = begin(attack, self.problems, seed, 0)
         self.fooled = fooled
-        self.phases, self.asked, self.reached = [], [], []
+        self.parts, self.asked, self.reached = [], [], []
 
     def go(self, queries: int) -> "Run":
         for _ in range(queries):
-            self.phases.append(self.search.phase.clone())
+            self.parts.append(self.search.part.clone())
             candidate = self.search.ask().pixels.clone()
             reached = self.fooled(unflatten_pixels(candidate, self.problems.shape))
             self.asked.append(candidate)
@@ -36,11 +36,11 @@ class Run:
             self.search.tell(feedback(reached.double(), reached, reached[:, None]))
         return self
 
-    def lengths(self, phase: int, row: int = 0) -> list[int]:
-        """How many queries in a row each visit to ``phase`` took, the last one left out."""
+    def lengths(self, part: int, row: int = 0) -> list[int]:
+        """How many queries in a row each visit to ``part`` took, the last one left out."""
         runs, current = [], 0
-        for seen in self.phases:
-            if int(seen[row]) == phase:
+        for seen in self.parts:
+            if int(seen[row]) == part:
                 current += 1
             elif current:
                 runs.append(current)
@@ -103,7 +103,7 @@ def test_projection_of_the_authors_keeps_the_smallest_differences(k) -> None:
     originals, points = zip(*map(pair_in_levels, range(4)), strict=True)
     images, starts = as_images(originals), as_images(points)
     run = Run(L0HSJA(1, projection="authors"), images, starts, lambda x: torch.zeros(len(x)) > 0)
-    projected = run.search._project(torch.arange(4), torch.full((4,), float(k)).double())
+    projected = run.search.project(torch.arange(4), torch.full((4,), float(k)).double())
     expected = [projection_of_the_authors(o, x, k) for o, x in zip(originals, points, strict=True)]
     assert np.array_equal((projected * 255).round().int().numpy(), np.stack(expected))
     changed_pixels = changed(projected, run.problems.flat_images).sum(1).tolist()
@@ -167,8 +167,8 @@ def test_with_the_projection_of_the_authors_the_result_is_where_the_search_stand
     run.go(149)  # the start is a query, too
     standing = [
         candidate
-        for candidate, phase, reached in zip(run.asked, run.phases, run.reached, strict=True)
-        if bool(reached) and int(phase) != _PROBE
+        for candidate, part, reached in zip(run.asked, run.parts, run.reached, strict=True)
+        if bool(reached) and int(part) != Part.ESTIMATE
     ]
     result = attack(wrap(scores, output="logits"), images, [0], starts=starts)
     assert result.status == ["failed"]
@@ -185,8 +185,8 @@ def test_bisection_ends_at_the_fewest_pixels_of_a_counting_model(needed) -> None
         return (x != images).any(1).flatten(1).sum(1) >= needed
 
     run = Run(L0HSJA(1), images, starts, fooled).go(8)
-    assert len(run.lengths(_BISECT)) == 1
-    assert run.lengths(_BISECT)[0] <= math.ceil(math.log2(63))
+    assert len(run.lengths(Part.BISECTION)) == 1
+    assert run.lengths(Part.BISECTION)[0] <= math.ceil(math.log2(63))
     point = changed(run.search.point, run.problems.flat_images).sum(1)
     assert point.tolist() == [needed] * 3
 
@@ -210,10 +210,10 @@ def test_estimate_turns_to_the_normal_of_a_linear_boundary(probes) -> None:
     run = Run(attack, images, starts, fooled)
     run.search = begin(attack, problems, 0, 0)
     for _ in range(probes + 20):  # the bisection takes a few, the same for all
-        if (run.search.phase == _STEP).all():
+        if (run.search.part == Part.STEP).all():
             break
         run.go(1)
-    assert (run.search.phase == _STEP).all()
+    assert (run.search.part == Part.STEP).all()
     slope = unflatten_pixels(run.search.slope.double(), shape)
     assert torch.allclose(slope.flatten(1).norm(dim=1), torch.ones(n).double(), atol=1e-5)
     cosine = (slope * normal).flatten(1).sum(1)
@@ -239,7 +239,7 @@ def test_probes_grow_with_the_root_of_the_round_and_stop_at_the_most() -> None:
     images, starts = far_pair(1, (3, 5, 5))
     _, fooled = linear((3, 5, 5), 1, -0.5)
     run = Run(L0HSJA(1, probes=10, most_probes=22), images, starts, lambda x: fooled(x)).go(400)
-    lengths = run.lengths(_PROBE)
+    lengths = run.lengths(Part.ESTIMATE)
     assert len(lengths) > 6
     assert lengths == [min(22, int(10 * math.sqrt(t + 1))) for t in range(len(lengths))]
 
@@ -252,17 +252,17 @@ def test_steps_are_halved_until_one_arrives_or_rounding_takes_it_away() -> None:
     def fooled(x):  # only the images of bisections and every second probe
         nonlocal count
         count += 1
-        phase = int(run.search.phase[0])
-        return torch.tensor([phase == _BISECT or (phase == _PROBE and count % 2 == 0)])
+        part = int(run.search.part[0])
+        return torch.tensor([part == Part.BISECTION or (part == Part.ESTIMATE and count % 2 == 0)])
 
     run = Run(L0HSJA(1, probes=10), images, starts, fooled)
     point = None
     steps: list[float] = []
     for _ in range(60):
-        if run.lengths(_STEP):
+        if run.lengths(Part.STEP):
             break
         run.go(1)
-        if int(run.phases[-1][0]) == _STEP:
+        if int(run.parts[-1][0]) == Part.STEP:
             point = point if point is not None else run.search.point.clone()
             steps.append(float((run.asked[-1] - point).norm()))
     assert len(steps) >= 5
@@ -270,7 +270,7 @@ def test_steps_are_halved_until_one_arrives_or_rounding_takes_it_away() -> None:
     for longer, shorter in itertools.pairwise(steps[1:5]):
         assert shorter == pytest.approx(longer / 2, rel=0.2)
     assert steps[-1] > 0
-    assert int(run.search.phase[0]) == _PROBE and int(run.search.round[0]) == 2
+    assert int(run.search.part[0]) == Part.ESTIMATE and int(run.search.round[0]) == 2
     assert torch.equal(run.search.point, point)
 
 
@@ -279,7 +279,7 @@ def test_candidates_are_on_levels_and_probes_have_one() -> None:
     run = Run(L0HSJA(1, probes=30), images, starts, lambda x: x.flatten(1).mean(1) > 0.49).go(120)
     for candidate in run.asked:
         assert torch.equal(candidate, (candidate * 255).round() / 255)
-    first = next(i for i, phase in enumerate(run.phases) if (phase == _PROBE).all())
+    first = next(i for i, part in enumerate(run.parts) if (part == Part.ESTIMATE).all())
     step = (run.asked[first] - run.search.original) * 255
     apart = (run.asked[first] - run.asked[first + 1]) * 255
     assert step.abs().max() > 1

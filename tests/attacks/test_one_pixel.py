@@ -7,7 +7,8 @@ import torch
 from driving import begin, feedback
 from models import Counting, grey_images, integer_model, levels, own_labels, random_images
 
-from brusle.attacks.one_pixel import OnePixel, make_room
+from brusle.attacks.one_pixel import OnePixel
+from brusle.attacks.one_pixel.paper import make_room
 from brusle.errors import InputError
 from brusle.problems import Edits, Problems
 

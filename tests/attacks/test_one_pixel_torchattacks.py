@@ -191,7 +191,7 @@ def test_one_pixel_painted_twice_shows_the_later_colour() -> None:
     search = begin(OnePixel(4, variant="torchattacks"), problems, 0, 0)
     places = torch.tensor([[0.1, 0.1], [0.6, 0.9], [0.4, 0.3], [1.0, 0.2]])
     colours = torch.tensor([[0.0, 0.2, 0.4], [1.0, 0.0, 0.0], [0.6, 0.8, 1.0], [0.0, 1.0, 0.0]])
-    edits = search._paint(torch.cat([places, colours], 1)[None].double())
+    edits = search.paint(torch.cat([places, colours], 1)[None].double())
     painted = edits.render(problems.flat_images, (3, 2, 2))[0]
     assert torch.allclose(painted[:, 0, 0], colours[2])
     assert torch.allclose(painted[:, 1, 1], colours[1])

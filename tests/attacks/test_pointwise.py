@@ -10,6 +10,7 @@ from brusle import rng
 from brusle.attacks.pointwise import Pointwise
 from brusle.errors import InputError
 from brusle.problems import Problems, flatten_pixels
+from brusle.rng import Purpose
 
 SHAPE, CLASSES = (3, 6, 6), 4
 
@@ -126,7 +127,7 @@ def transcription(original, start, fooled, stream, group, queries):
         current, size = start.copy(), group
         while True:
             differs = [u for u in range(len(start)) if (current[u] != original[u]).any()]
-            lots = rng.bits(stream, asked, 0, len(start))[0].tolist()
+            lots = rng.bits(stream, asked, Purpose.POINTWISE_ORDER, len(start))[0].tolist()
             order = sorted(differs, key=lambda u: (lots[u], u))
             size = max(1, min(size, len(order) // 2))
             useful = False

@@ -132,11 +132,11 @@ def test_the_threshold_follows_the_boundary() -> None:
     slope = torch.ones(2, 4, 1)
     tell(search, slope, reached=True)
     up = 0.02 + 0.01 * rate(1)
-    assert search.threshold.tolist() == pytest.approx([up, up])
+    assert search.tau.tolist() == pytest.approx([up, up])
     for step in range(2, 7):
         tell(search, slope, reached=False)
         up = max(0.0, up - 0.01 * rate(step))
-        assert search.threshold.tolist() == pytest.approx([up, up], abs=1e-6)
+        assert search.tau.tolist() == pytest.approx([up, up], abs=1e-6)
     assert up == 0  # and never below
 
 

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Annotated, Literal
 
 import torch
@@ -52,8 +53,15 @@ from brusle.rng import Purpose
 from brusle.search import Behaviour, Feedback, Search
 
 Projection = Literal["l0", "authors", "l2"]
-_BISECT, _PROBE, _STEP = range(3)  # what a problem is busy with
 _PROBE_SIZES = Because("give 0.5 to 255 levels; smaller probes vanish in rounding")
+
+
+class Part(IntEnum):
+    """The three parts of an iteration, in their order."""
+
+    BISECTION = 0
+    ESTIMATE = 1
+    STEP = 2
 
 
 @dataclass(frozen=True)
@@ -100,7 +108,7 @@ class L0HSJA(SparseAttack):
             original=original,
             point=point,
             candidate=point.clone(),
-            phase=zeros.clone(),
+            part=zeros.clone(),
             round=zeros + 1,
             low=zeros.double(),
             high=zeros.double(),
@@ -111,20 +119,21 @@ class L0HSJA(SparseAttack):
             slope=torch.zeros_like(point),
             size=zeros.double(),
         )
-        search.bisect(torch.ones_like(zeros, dtype=torch.bool))
+        search.begin_bisections(torch.arange(len(problems), device=zeros.device))
+        search.end_bisections()
         return search
 
 
 @dataclass
 class _L0HSJASearch(Search):
-    """The state of l0-HSJA: each problem is in one of three phases. Images are (n, h * w, c)."""
+    """The state of l0-HSJA; each problem is busy with one part. Images are (n, h * w, c)."""
 
     settings: L0HSJA
     stream: Tensor
     original: Tensor
     point: Tensor  # adversarial: the far end of a bisection, then the point at the boundary
     candidate: Tensor
-    phase: Tensor  # (n,)
+    part: Tensor  # (n,): the `Part` that each problem is busy with
     round: Tensor  # (n,) t, from 1
     low: Tensor  # (n,) bisection: not adversarial (k pixels, or weight of the point)
     high: Tensor  # (n,) bisection: adversarial
@@ -136,46 +145,41 @@ class _L0HSJASearch(Search):
     size: Tensor  # (n,) of the step
 
     def ask(self, step: Tensor) -> Dense:
-        """The next image of each problem, as its phase wants it."""
+        """The next image of each problem, as the part wants it that it is busy with."""
         self.candidate = torch.empty_like(self.point)
-        for phase, propose in enumerate((self._halfway, self._probe, self._ahead)):
-            rows = (self.phase == phase).nonzero()[:, 0]
+        for part, propose in zip(Part, (self._halfway, self._probe, self._ahead), strict=True):
+            rows = (self.part == part).nonzero()[:, 0]
             if len(rows):
                 self.candidate[rows] = propose(rows, step[rows])
         return Dense(self.candidate)
 
     def returnable(self, step: Tensor) -> Tensor:
         """``(n,)``: the search never stands at a probe."""
-        return self.phase != _PROBE
+        return self.part != Part.ESTIMATE
 
     def tell(self, step: Tensor, feedback: Feedback) -> None:
-        """Learn from the answers, and let those whose phase is over go to the next one."""
-        reached, phase = feedback.reached, self.phase
-        self._learn_bisection(phase == _BISECT, reached)
-        self._learn_probe(phase == _PROBE, reached)
-        stepping = phase == _STEP
-        self.size = torch.where(stepping & ~reached, self.size / 2, self.size)
-        arrived = stepping & reached
-        self.point = torch.where(arrived[:, None, None], self.candidate, self.point)
-        self.round = self.round + arrived.long()
-        self._aim((phase == _PROBE) & (self.probed >= self._wanted()))
-        self._give_up((self.phase == _STEP) & ~arrived)
-        self.bisect(arrived)
+        """Learn from the answers, and let those whose part is over go to the next one."""
+        bisecting, probing, stepping = (self.part == part for part in Part)
+        self._learn_bisection(bisecting, feedback.reached)
+        self._learn_probe(probing, feedback.reached)
+        self._learn_step(stepping, feedback.reached)
+        self.end_bisections()
+        self._end_estimates(probing)
+        self._give_up_steps()
 
-    def bisect(self, which: Tensor) -> None:
-        """Begin the bisection between the original and ``point``."""
-        rows = which.nonzero()[:, 0]
-        if len(rows):
-            apart = (self.point[rows] - self.original[rows]).double().square().sum(2)
-            if self.settings.projection == "authors":  # the smallest first, but for zeros
-                apart = torch.where(apart > 0, -apart, -torch.inf)
-            order = apart.sort(dim=1, descending=True, stable=True).indices
-            places = torch.arange(order.shape[1], device=order.device).expand_as(order)
-            self.rank[rows] = torch.zeros_like(order).scatter(1, order, places)
-            self.low[rows] = 0
-            self.high[rows] = self._whole(rows)
-            self.phase[rows] = _BISECT
-        self._end_bisection()
+    # first part: a bisection between the original and ``point``, to the boundary
+
+    def begin_bisections(self, rows: Tensor) -> None:
+        """Rank the pixels of ``point`` by how soon they are kept."""
+        apart = (self.point[rows] - self.original[rows]).double().square().sum(2)
+        if self.settings.projection == "authors":  # the smallest first, but for zeros
+            apart = torch.where(apart > 0, -apart, -torch.inf)
+        order = apart.sort(dim=1, descending=True, stable=True).indices
+        places = torch.arange(order.shape[1], device=order.device).expand_as(order)
+        self.rank[rows] = torch.zeros_like(order).scatter(1, order, places)
+        self.low[rows] = 0
+        self.high[rows] = self._whole(rows)
+        self.part[rows] = Part.BISECTION
 
     def _whole(self, rows: Tensor) -> Tensor:
         """Where a bisection begins: all pixels that differ, or a mixture that is all point."""
@@ -183,19 +187,14 @@ class _L0HSJASearch(Search):
             return torch.ones_like(self.high[rows])
         return (self.point[rows] != self.original[rows]).any(2).sum(1).double()
 
-    def _learn_bisection(self, mine: Tensor, reached: Tensor) -> None:
-        middle = self._middle()
-        self.high = torch.where(mine & reached, middle, self.high)
-        self.low = torch.where(mine & ~reached, middle, self.low)
+    def _halfway(self, rows: Tensor, step: Tensor) -> Tensor:
+        return self.project(rows, self._middle()[rows])
 
     def _middle(self) -> Tensor:
         middle = (self.low + self.high) / 2
         return middle if self.settings.projection == "l2" else middle.floor()
 
-    def _halfway(self, rows: Tensor, step: Tensor) -> Tensor:
-        return self._project(rows, self._middle()[rows])
-
-    def _project(self, rows: Tensor, amount: Tensor) -> Tensor:
+    def project(self, rows: Tensor, amount: Tensor) -> Tensor:
         """The projection Pi: ``amount`` pixels of the point, or its share of the mixture."""
         point, original = self.point[rows], self.original[rows]
         if self.settings.projection != "l2":
@@ -207,29 +206,30 @@ class _L0HSJASearch(Search):
         mixture = to_levels(original + weight * (point - original))
         return torch.where((weight == 1) | (point == original), point, mixture)
 
-    def _end_bisection(self) -> None:
+    def _learn_bisection(self, mine: Tensor, reached: Tensor) -> None:
+        middle = self._middle()
+        self.high = torch.where(mine & reached, middle, self.high)
+        self.low = torch.where(mine & ~reached, middle, self.low)
+
+    def end_bisections(self) -> None:
         """Go to the boundary where it is known well enough, and begin an estimate there."""
         values = self.original.shape[1] * self.original.shape[2]
         close = values**-1.5 if self.settings.projection == "l2" else 1.0
-        over = (self.phase == _BISECT) & (self.high - self.low <= close)
+        over = (self.part == Part.BISECTION) & (self.high - self.low <= close)
         rows = over.nonzero()[:, 0]
         if len(rows):
             closer = rows[self.high[rows] < self._whole(rows)]
-            self.point[closer] = self._project(closer, self.high[closer])
-            self._estimate(rows)
+            self.point[closer] = self.project(closer, self.high[closer])
+            self._begin_estimates(rows)
 
-    def _estimate(self, rows: Tensor) -> None:
-        """Begin an estimate of the normal at ``point``."""
-        self.phase[rows] = _PROBE
+    # second part: an estimate of the boundary's normal at ``point``, from B_t probes
+
+    def _begin_estimates(self, rows: Tensor) -> None:
+        self.part[rows] = Part.ESTIMATE
         self.probed[rows] = 0
         self.inside[rows] = 0
         self.noise[rows] = 0.0
         self.slope[rows] = 0.0
-
-    def _wanted(self) -> Tensor:
-        """``(n,)`` B_t."""
-        wanted = (self.settings.probes * self.round.double().sqrt()).floor().long()
-        return wanted.clamp_max(self.settings.most_probes)
 
     def _probe(self, rows: Tensor, step: Tensor) -> Tensor:
         """The point and a random vector of fixed length, rounded to levels."""
@@ -249,29 +249,50 @@ class _L0HSJASearch(Search):
         self.probed = self.probed + mine.long()
         self.inside = self.inside + (mine & reached).long()
 
-    def _aim(self, which: Tensor) -> None:
-        """End an estimate: the normal points to the adversarial side; the first step is long."""
-        rows = which.nonzero()[:, 0]
-        if not len(rows):
-            return
-        slope = estimate(self.slope[rows], self.noise[rows], self.inside[rows], self.probed[rows])
-        self.slope[rows] = slope / _length(slope).clamp_min(1e-12)[:, None, None]
+    def _end_estimates(self, mine: Tensor) -> None:
+        """Where there were enough probes: the normal, which points to the adversarial side."""
+        rows = (mine & (self.probed >= self._wanted())).nonzero()[:, 0]
+        if len(rows):
+            sums = self.slope[rows], self.noise[rows]
+            slope = estimate(*sums, self.inside[rows], self.probed[rows])
+            self.slope[rows] = slope / _length(slope).clamp_min(1e-12)[:, None, None]
+            self._begin_steps(rows)
+
+    def _wanted(self) -> Tensor:
+        """``(n,)`` B_t."""
+        wanted = (self.settings.probes * self.round.double().sqrt()).floor().long()
+        return wanted.clamp_max(self.settings.most_probes)
+
+    # third part: a step along the normal, halved until it ends at an adversarial image
+
+    def _begin_steps(self, rows: Tensor) -> None:
+        """The first one is ||x - original|| / sqrt(t) long."""
         far = _length(self.point[rows] - self.original[rows])
         self.size[rows] = (far / self.round[rows].sqrt()).double()
-        self.phase[rows] = _STEP
+        self.part[rows] = Part.STEP
 
     def _ahead(self, rows: Tensor, step: Tensor | None = None) -> Tensor:
         move = self.size[rows, None, None].float() * self.slope[rows]
         return to_levels(self.point[rows] + move)
 
-    def _give_up(self, which: Tensor) -> None:
-        """Steps that rounding takes away: estimate anew, with more probes."""
-        rows = which.nonzero()[:, 0]
+    def _learn_step(self, mine: Tensor, reached: Tensor) -> None:
+        """What has arrived begins the next round; the others halve their step."""
+        self.size = torch.where(mine & ~reached, self.size / 2, self.size)
+        arrived = mine & reached
+        self.point = torch.where(arrived[:, None, None], self.candidate, self.point)
+        self.round = self.round + arrived.long()
+        rows = arrived.nonzero()[:, 0]
+        if len(rows):
+            self.begin_bisections(rows)
+
+    def _give_up_steps(self) -> None:
+        """Where rounding takes the step away: estimate anew, with more probes."""
+        rows = (self.part == Part.STEP).nonzero()[:, 0]
         if len(rows):
             moves = (self._ahead(rows) != to_levels(self.point[rows])).flatten(1).any(1)
             rows = rows[~moves]
             self.round[rows] += 1
-            self._estimate(rows)
+            self._begin_estimates(rows)
 
 
 def estimate(slope: Tensor, noise: Tensor, inside: Tensor, probed: Tensor) -> Tensor:

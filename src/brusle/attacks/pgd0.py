@@ -39,6 +39,22 @@ from brusle.search import Behaviour, Feedback, Search
 _STEP_PER_VALUE = 120000 / 255 / (3 * 32 * 32)
 
 
+def project(z: Tensor, original: Tensor, pixels: int) -> Tensor:
+    """The nearest 8-bit images that differ from the originals in at most so many pixels.
+
+    Args:
+        z: ``(n, h * w, c)``, any values.
+        original: ``(n, h * w, c)`` in [0, 1].
+        pixels: the budget.
+    """
+    boxed = z.clamp(0, 1)
+    # (z - x)^2 - (z - b)^2, without the loss of digits that large z would bring
+    gain = ((boxed - original) * (2 * z - boxed - original)).sum(2)
+    kept = rng.winners(-gain, pixels)
+    chosen = torch.zeros_like(gain, dtype=torch.bool).scatter_(1, kept, True)
+    return torch.where(chosen[:, :, None], to_levels(boxed), original)
+
+
 @dataclass(frozen=True)
 class PGD0(SparseAttack):
     """Projected gradient descent with random starts; a white-box attack.
@@ -102,6 +118,15 @@ class _PGD0Search(Search):
         """``(n,)``: the first candidate is a random start."""
         return step == 0
 
+    def begin(self, rows: Tensor, step: Tensor) -> None:
+        """New runs for the problems ``rows``, at ``step``."""
+        original = self.original[rows]
+        n, pixels, channels = original.shape
+        numbers = rng.bits(self.stream[rows], step, Purpose.PGD0_START, pixels * channels)
+        noise = rng.uniform(numbers).float().view(n, pixels, channels)
+        self.candidate[rows] = project(noise, original, self.settings.pixels)
+        self.age[rows] = 0
+
     def ask(self, step: Tensor) -> Dense:
         """The iterate."""
         return Dense(self.candidate)
@@ -117,38 +142,14 @@ class _PGD0Search(Search):
         over = ((self.age >= self.settings.steps) | fixed_point).nonzero()[:, 0]
         self.begin(over, step[over] + 1)
 
+    def _step(self, gradient: Tensor) -> Tensor:
+        """The gradient at the length of a step, in the l1 norm."""
+        slope = gradient.double()  # in which the smallest float32 has a reciprocal
+        length = slope.abs().sum((1, 2), keepdim=True).clamp_min(1e-300)
+        return (slope / length * self.step_size).float()
+
     def resume(self, edits: Edits) -> Candidates:
         """The first run starts at these edits."""
         index = edits.index[:, :, None].expand(-1, -1, self.original.shape[2])
         self.candidate = self.original.scatter(1, index, edits.colour)
         return Dense(self.candidate)
-
-    def begin(self, rows: Tensor, step: Tensor) -> None:
-        """New runs for the problems ``rows``, at ``step``."""
-        original = self.original[rows]
-        n, pixels, channels = original.shape
-        numbers = rng.bits(self.stream[rows], step, Purpose.PGD0_START, pixels * channels)
-        noise = rng.uniform(numbers).float().view(n, pixels, channels)
-        self.candidate[rows] = project(noise, original, self.settings.pixels)
-        self.age[rows] = 0
-
-    def _step(self, gradient: Tensor) -> Tensor:
-        slope = gradient.double()  # in which the smallest float32 has a reciprocal
-        length = slope.abs().sum((1, 2), keepdim=True).clamp_min(1e-300)
-        return (slope / length * self.step_size).float()
-
-
-def project(z: Tensor, original: Tensor, pixels: int) -> Tensor:
-    """The nearest 8-bit images that differ from the originals in at most so many pixels.
-
-    Args:
-        z: ``(n, h * w, c)``, any values.
-        original: ``(n, h * w, c)`` in [0, 1].
-        pixels: the budget.
-    """
-    boxed = z.clamp(0, 1)
-    # (z - x)^2 - (z - b)^2, without the loss of digits that large z would bring
-    gain = ((boxed - original) * (2 * z - boxed - original)).sum(2)
-    kept = rng.winners(-gain, pixels)
-    chosen = torch.zeros_like(gain, dtype=torch.bool).scatter_(1, kept, True)
-    return torch.where(chosen[:, :, None], to_levels(boxed), original)

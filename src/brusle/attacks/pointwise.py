@@ -110,6 +110,20 @@ class _PointwiseSearch(Search):
     group: Tensor  # (n,) units that are set back at once
     useful: Tensor  # (n,) bool: the pass has set something back
 
+    def shuffle(self, rows: Tensor, step: Tensor) -> None:
+        """Begin a pass at ``step``: the units that differ have their turns first, at random."""
+        differs = (self.current[rows] != self.original[rows]).any(2)
+        units = differs.shape[1]
+        lots = rng.bits(self.stream[rows], step, Purpose.POINTWISE_ORDER, units).long()
+        # lots are below 2**31: units that do not differ come after all others
+        order = (lots + (~differs).long() * 2**31).sort(dim=1, stable=True).indices
+        turns = torch.arange(units, device=rows.device).expand(len(rows), -1)
+        self.turn[rows] = torch.zeros_like(order).scatter(1, order, turns)
+        self.left[rows] = differs.sum(1)
+        self.at[rows] = 0
+        # a group of all that differs would be the original
+        self.group[rows] = torch.minimum(self.group[rows], self.left[rows] // 2).clamp_min(1)
+
     def ask(self, step: Tensor) -> Dense:
         """The current images with their next group set back."""
         end = torch.minimum(self.at + self.group, self.left)
@@ -136,17 +150,3 @@ class _PointwiseSearch(Search):
         group = torch.where(vain, group // 2, group)
         self.group[rows] = group.masked_fill(done, self.first)
         self.useful[rows] = False
-
-    def shuffle(self, rows: Tensor, step: Tensor) -> None:
-        """Begin a pass at ``step``: the units that differ have their turns first, at random."""
-        differs = (self.current[rows] != self.original[rows]).any(2)
-        units = differs.shape[1]
-        lots = rng.bits(self.stream[rows], step, Purpose.POINTWISE_ORDER, units).long()
-        # lots are below 2**31: units that do not differ come after all others
-        order = (lots + (~differs).long() * 2**31).sort(dim=1, stable=True).indices
-        turns = torch.arange(units, device=rows.device).expand(len(rows), -1)
-        self.turn[rows] = torch.zeros_like(order).scatter(1, order, turns)
-        self.left[rows] = differs.sum(1)
-        self.at[rows] = 0
-        # a group of all that differs would be the original
-        self.group[rows] = torch.minimum(self.group[rows], self.left[rows] // 2).clamp_min(1)

@@ -1,15 +1,15 @@
 """sigma-zero (Cina et al., ICLR 2025): gradient descent on a smooth count of changed pixels.
 
-The perturbation d starts at 0 and follows the gradient of
+The perturbation delta starts at 0 and follows the gradient of
 
-    max(margin, 0) + (1 / pixels) * sum over pixels p of ||d_p||^2 / (||d_p||^2 + sigma),
+    max(margin, 0) + (1 / pixels) * sum over pixels p of ||delta_p||^2 / (||delta_p||^2 + sigma),
 
 where the margin is that of the logits and the second term is nearly the number of changed pixels
 for a small sigma. While the image is not adversarial, nearly all of the gradient is the first
 term's; once it is, only the second is left, and the smallest changes shrink first. The gradient is
-divided by its largest entry, so the step size, which falls from ``step_size`` to a tenth of it
+divided by its largest entry, so the step size eta, which falls from ``step_size`` to a tenth of it
 along a cosine, is the largest move of a colour value. After a step, values are cut back to
-[0, 1] and pixels that changed by less than a threshold go back to the original. The threshold
+[0, 1] and pixels that changed by less than a threshold tau go back to the original. The threshold
 rises while the image is adversarial and falls while it is not: the search walks along the
 boundary, with fewer and fewer pixels.
 
@@ -43,7 +43,7 @@ from brusle.scores import Loss, Meaning
 from brusle.search import Behaviour, Feedback, Search
 
 _NOISE = 0.1  # largest change of a value in the random start of a restart
-_LAST_RATE = 0.1  # the step size at the end, as a share of that at the start
+_LAST_ETA = 0.1  # the step size at the end, as a share of that at the start
 _BETA_1, _BETA_2 = 0.9, 0.999  # Adam's
 
 
@@ -93,7 +93,7 @@ class SigmaZero(SparseAttack):
             settings=self,
             original=original,
             delta=delta,
-            threshold=torch.full_like(original[:, 0, 0], self.threshold),
+            tau=torch.full_like(original[:, 0, 0], self.threshold),
             mean=torch.zeros_like(original),
             square=torch.zeros_like(original),
         )
@@ -104,10 +104,10 @@ class _SigmaZeroSearch(Search):
     """The state of sigma-zero."""
 
     settings: SigmaZero
-    original: Tensor  # (n, h * w, c)
-    delta: Tensor  # (n, h * w, c) the perturbation, not rounded
-    threshold: Tensor  # (n,) smallest change that a pixel may have
-    mean: Tensor  # (n, h * w, c) Adam's averages of the gradient and of its square
+    original: Tensor  # (n, h * w, c): x
+    delta: Tensor  # (n, h * w, c): the perturbation, not rounded
+    tau: Tensor  # (n,): the threshold, smallest change that a pixel may have
+    mean: Tensor  # (n, h * w, c): Adam's averages of the gradient and of its square
     square: Tensor
 
     def initial(self, step: Tensor) -> Tensor:
@@ -115,42 +115,53 @@ class _SigmaZeroSearch(Search):
         return step == 0
 
     def ask(self, step: Tensor) -> Dense:
-        """The perturbed image, rounded."""
+        """The image x + delta, rounded."""
         changed = (self.delta != 0).any(2, keepdim=True)
         return Dense(torch.where(changed, to_levels(self.original + self.delta), self.original))
 
     def tell(self, step: Tensor, feedback: Feedback) -> None:
-        """Step, cut back to the box, adapt the threshold, and drop pixels below it."""
+        """An iteration: a step of size eta, the box [0, 1], the next tau, the projection."""
         assert feedback.gradient is not None
-        direction = self._direction(step, feedback.gradient, feedback.reached)
-        moved = self.original + self.delta - self._rate(step)[:, None, None] * direction
-        self.delta = moved.clamp(0, 1) - self.original
+        x, adversarial = self.original, feedback.reached
+        g = self._gradient(feedback.gradient, adversarial)
+        if self.settings.adam:
+            g = self._adam(g, step)
+        self.delta = (x + self.delta - self._eta(step)[:, None, None] * g).clamp(0, 1) - x
+        change = self.settings.threshold_rate * self._eta(step + 1)
+        self.tau = (self.tau + torch.where(adversarial, change, -change)).clamp(0, 1)
+        self.delta = project(self.delta, self.tau)
 
-        change = self.settings.threshold_rate * self._rate(step + 1)
-        change = torch.where(feedback.reached, change, -change)
-        self.threshold = (self.threshold + change).clamp(0, 1)
-        small = self.delta.abs().amax(2) < self.threshold[:, None]
-        self.delta = self.delta.masked_fill(small[:, :, None], 0.0)
-
-    def _rate(self, step: Tensor) -> Tensor:
-        """``(n,)`` the step size: a cosine from all to a tenth."""
-        progress = step.double() / self.settings.queries
-        share = _LAST_RATE + (1 - _LAST_RATE) * (1 + torch.cos(math.pi * progress)) / 2
-        return (self.settings.step_size * share).float()
-
-    def _direction(self, step: Tensor, gradient: Tensor, reached: Tensor) -> Tensor:
-        """The normalised gradient of the objective, or what Adam makes of it."""
+    def _gradient(self, of_margin: Tensor, adversarial: Tensor) -> Tensor:
+        """The objective's gradient at delta, divided by its largest entry."""
         sigma, pixels = self.settings.sigma, self.delta.shape[1]
         size = self.delta.square().sum(2, keepdim=True)
-        slope = torch.where(reached[:, None, None], 0.0, gradient)
-        slope = slope + 2 * sigma * self.delta / (size + sigma).square() / pixels
-        slope = slope / slope.abs().amax((1, 2), keepdim=True).clamp_min(1e-12)
-        if not self.settings.adam:
-            return slope
-        self.mean = _BETA_1 * self.mean + (1 - _BETA_1) * slope
-        self.square = _BETA_2 * self.square + (1 - _BETA_2) * slope.square()
+        g = torch.where(adversarial[:, None, None], 0.0, of_margin)
+        g = g + 2 * sigma * self.delta / (size + sigma).square() / pixels
+        return g / g.abs().amax((1, 2), keepdim=True).clamp_min(1e-12)
+
+    def _adam(self, g: Tensor, step: Tensor) -> Tensor:
+        """What Adam makes of the gradient."""
+        self.mean = _BETA_1 * self.mean + (1 - _BETA_1) * g
+        self.square = _BETA_2 * self.square + (1 - _BETA_2) * g.square()
         # averages that start at 0 are too small at first
         steps = (step + 1).double()[:, None, None]
         mean = self.mean / (1 - _BETA_1**steps).float()
         square = self.square / (1 - _BETA_2**steps).float()
         return mean / (square.sqrt() + 1e-8)
+
+    def _eta(self, step: Tensor) -> Tensor:
+        """``(n,)`` the step size: a cosine from eta_0 to a tenth of it."""
+        progress = step.double() / self.settings.queries
+        share = _LAST_ETA + (1 - _LAST_ETA) * (1 + torch.cos(math.pi * progress)) / 2
+        return (self.settings.step_size * share).float()
+
+
+def project(delta: Tensor, tau: Tensor) -> Tensor:
+    """The projection Pi_tau: pixels whose values have all changed by less than tau go back.
+
+    Args:
+        delta: ``(n, h * w, c)``.
+        tau: ``(n,)``.
+    """
+    small = delta.abs().amax(2) < tau[:, None]
+    return delta.masked_fill(small[:, :, None], 0.0)

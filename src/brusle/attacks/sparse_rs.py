@@ -171,6 +171,36 @@ class _SparseRSSearch(Search):
         self.candidate = self._moved(step, moves, most) if most else best
         return self._painted(self.candidate)
 
+    def _moved(self, step: Tensor, moves: Tensor, most: int) -> Edits:
+        """The best with ``moves`` pixels of each problem moved; none has more than ``most``."""
+        n, b, depth = self.colour.shape
+        numbers = rng.bits(self.stream, step, Purpose.SPARSE_RS_MOVE, b + most * (1 + depth))
+        slots = rng.winners(numbers[:, :b], most)
+        old = self.index.gather(1, slots)
+        fresh = numbers[:, b:].view(n, most, 1 + depth)
+        deep = _deep(slots, depth)
+        worn = self.colour.gather(1, deep)
+        places, shown = old, worn
+        if self.positions > b:
+            places = draw_unused(self.index, rng.uniform(fresh[:, :, 0]), self.positions)
+            shown = self.original.gather(1, _deep(places, depth))
+        if self.synthetic is None:
+            colour = (fresh[:, :, 1:] & 1).float()
+            single = unlike(colour, shown, self.stream, step)
+            colour = torch.where((moves == 1)[:, None, None], single, colour)
+        else:
+            colour = self.synthetic.gather(1, _deep(places, depth))
+        stays = torch.arange(most, device=moves.device) >= moves[:, None]
+        colour = torch.where(stays[:, :, None], worn, colour)
+        index = self.index.scatter(1, slots, torch.where(stays, old, places))
+        return Edits(index, self.colour.scatter(1, deep, colour))
+
+    def _painted(self, edits: Edits) -> Candidates:
+        if not self.dense:
+            return edits
+        features = self.original.scatter(1, edits.index[:, :, None], edits.colour)
+        return Dense(features.view(len(features), -1, self.channels))
+
     def tell(self, step: Tensor, feedback: Feedback) -> None:
         """Keep what lowers the loss."""
         better = feedback.loss < self.loss
@@ -197,36 +227,6 @@ class _SparseRSSearch(Search):
             self.synthetic.scatter_(1, _deep(index, colour.shape[2]), colour)
         self.candidate = Edits(self.index, self.colour)
         return self._painted(self.candidate)
-
-    def _painted(self, edits: Edits) -> Candidates:
-        if not self.dense:
-            return edits
-        features = self.original.scatter(1, edits.index[:, :, None], edits.colour)
-        return Dense(features.view(len(features), -1, self.channels))
-
-    def _moved(self, step: Tensor, moves: Tensor, most: int) -> Edits:
-        """The best with ``moves`` pixels of each problem moved; none has more than ``most``."""
-        n, b, depth = self.colour.shape
-        numbers = rng.bits(self.stream, step, Purpose.SPARSE_RS_MOVE, b + most * (1 + depth))
-        slots = rng.winners(numbers[:, :b], most)
-        old = self.index.gather(1, slots)
-        fresh = numbers[:, b:].view(n, most, 1 + depth)
-        deep = _deep(slots, depth)
-        worn = self.colour.gather(1, deep)
-        places, shown = old, worn
-        if self.positions > b:
-            places = draw_unused(self.index, rng.uniform(fresh[:, :, 0]), self.positions)
-            shown = self.original.gather(1, _deep(places, depth))
-        if self.synthetic is None:
-            colour = (fresh[:, :, 1:] & 1).float()
-            single = unlike(colour, shown, self.stream, step)
-            colour = torch.where((moves == 1)[:, None, None], single, colour)
-        else:
-            colour = self.synthetic.gather(1, _deep(places, depth))
-        stays = torch.arange(most, device=moves.device) >= moves[:, None]
-        colour = torch.where(stays[:, :, None], worn, colour)
-        index = self.index.scatter(1, slots, torch.where(stays, old, places))
-        return Edits(index, self.colour.scatter(1, deep, colour))
 
 
 def moved(queries: int, pixels: int, alpha: float) -> list[int]:
