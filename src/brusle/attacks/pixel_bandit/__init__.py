@@ -20,7 +20,8 @@ In the order in which to read them:
 * `best`: the best mask, and what was tried in vain;
 * `masks`, with `crowd` and `residual`: the model and the proposals in small images;
 * `swaps`: those in large ones;
-* `search`: one round.
+* `search`: one round;
+* `effects`: what it expects of every pixel, for people to look at.
 """
 
 from __future__ import annotations
