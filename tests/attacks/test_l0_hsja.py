@@ -136,7 +136,7 @@ def test_bisection_with_the_projection_of_the_authors(needed) -> None:
 
 def test_with_the_projection_of_the_authors_nine_tenths_of_the_pixels_stay_changed() -> None:
     """What the paper reports; the Euclidean projection gets far sparser with the same queries."""
-    shape, n = (3, 12, 12), 10
+    shape, n = (3, 16, 16), 10
     model = net(shape, 2)
     pool = random_images(200, shape)
     labels = model(pool[:n]).argmax(1)
@@ -149,7 +149,7 @@ def test_with_the_projection_of_the_authors_nine_tenths_of_the_pixels_stay_chang
         result = attack(wrap(model, output="logits"), pool[:n], labels, targets, starts=starts)
         assert result.status == ["failed"] * n
         assert torch.equal(model(result.images).argmax(1), targets)  # adversarial all the same
-        share[projection] = float(result.pixels.double().mean()) / 144
+        share[projection] = float(result.pixels.double().mean()) / 256
     assert share["authors"] > 0.9
     assert share["l0"] < 0.5
 

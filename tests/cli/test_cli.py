@@ -77,7 +77,7 @@ def test_attack_to_a_target_and_with_a_picture(photos) -> None:
 
 
 def test_attack_with_the_expected_effects(photos) -> None:
-    request = ("attack", "plane.png", "--target", "ship", "--pixels", "4", "--queries", "30")
+    request = ("attack", "plane.png", "--target", "ship", "--pixels", "1", "--queries", "30")
     request = (*request, "--attack", "pixel-bandit", "--json")
     alone = json.loads(run(*request, cwd=photos).stdout)
     for name in ("effects.png", "effects.npz"):
@@ -334,11 +334,11 @@ def test_an_interrupted_evaluation_prints_the_command_that_goes_on(tmp_path) -> 
         # whoever runs the tests in the background may have switched it off
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from brusle.evaluation.storing import store\n"
-        "add = store.Store.add\n"
+        "add = store.Store.add_rows\n"
         "def interrupt(self, setting, rows):\n"
         "    add(self, setting, rows)\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "store.Store.add = interrupt\n"
+        "store.Store.add_rows = interrupt\n"
         "from brusle.cli import main; main()"
     )
     command = [sys.executable, "-c", code, *words]

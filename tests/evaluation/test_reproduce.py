@@ -18,7 +18,7 @@ from brusle.report.reproduction import all_blocks, blocks, claims, markdown, not
 
 ON_CIFAR10 = [name for name, about in presets().items() if about.dataset == "CIFAR-10"]
 SMALL = {"limit": 2, "queries": 12, "pixels": [30], "data": "sample", "batch_size": 64}
-LARGER = SMALL | {"queries": 200, "pixels": [40], "targets": "all"}
+LARGER = SMALL | {"queries": 200, "pixels": [30], "targets": "all"}
 
 
 def stored(folder):

@@ -212,7 +212,7 @@ def test_a_timed_victim_is_the_bare_one_in_all_else(expected) -> None:
 def test_gradients_and_noise_with_a_time_limit(attack) -> None:
     net = hostile.Net()
     for model in (net, brusle.defences.make("rnd:0.1", brusle.victims.as_victim(net))):
-        if attack.needs == "gradients" and model is not net:
+        if attack.behaviour.needs == "gradients" and model is not net:
             continue
         bare, limited = (
             attack(victim, IMAGES, LABELS)

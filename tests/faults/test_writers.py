@@ -33,7 +33,7 @@ RUN = ("evaluate", *OWN, "--data", "npz:data.npz", "--goal", "untargeted", "--pi
        "--queries", 30, "--attack", "brusle", "--out", "run")  # fmt: skip
 REPRODUCE = ("reproduce", "cifar10-targeted", "--limit", 2, "--targets", 1, "--queries", 100,
              "--pixels", 40, "--data", "sample", "--out", "reproduced")  # fmt: skip
-ATTACK = ("attack", "image.png", *OWN, "--queries", 60, "--pixels", 8)
+ATTACK = ("attack", "image.png", *OWN, "--queries", 200, "--pixels", 16)
 WRITERS = [
     *((RUN, f"run/{name}") for name in ("rows.csv", "rows.json", "run.json", "pairs.json")),
     *((RUN, f"run/{name}") for name in ("curve.png", "gallery.png", "adversarial")),
