@@ -1,0 +1,83 @@
+"""Labels by name, for victims whose set of labels nobody knows beforehand.
+
+A service answers with a list of labels, another one for each image. Every label that was ever named
+gets a column of the scores, in the order in which they were first named; so the number of columns
+grows while an attack runs. Nothing that is found may depend on that order.
+
+Labels are matched whatever their capitals and spaces, and by their aliases: names that mean the
+same. A service that gives its labels stable ids may be matched by these, and the names are for
+people then.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+
+from brusle.errors import InputError
+
+
+class Vocabulary:
+    """All labels so far; safe to use from several threads.
+
+    Args:
+        aliases: a label to others that mean the same.
+    """
+
+    def __init__(self, aliases: Mapping[str, Iterable[str]] | None = None) -> None:
+        self._lock = threading.Lock()
+        self._names: list[str] = []
+        self._columns: dict[str, int] = {}
+        self._meant: dict[str, str] = {}
+        for label, others in (aliases or {}).items():
+            for other in others:
+                if self._meant.setdefault(plain(other), plain(label)) != plain(label):
+                    raise InputError(f"{other!r} is an alias of two labels: leave one out")
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the columns are called, for people."""
+        return tuple(self._names)
+
+    def begin(self, names: Sequence[str]) -> None:
+        """Let the first columns be those of ``names``, in this order, as data number them.
+
+        Raises if another label has one of these columns already.
+        """
+        for number, name in enumerate(names):
+            column = self.column(name)
+            if column != number:
+                first = self._names[column]
+                raise InputError(
+                    f"label {name!r} is number {column} of the victim ({first!r}), and {number} in "
+                    f"the data: give every class of the data one name, and open the victim anew"
+                )
+
+    def column(self, label: str, title: str = "") -> int:
+        """The column of a label, a new one if it was never named.
+
+        Args:
+            label: what it is matched by, a name or an id.
+            title: what people call it; the label itself if empty.
+        """
+        key = self._key(label)
+        with self._lock:
+            if key not in self._columns:
+                self._columns[key] = len(self._names)
+                self._names.append(title or label)
+            return self._columns[key]
+
+    def find(self, label: str) -> int | None:
+        """The column of a label; None if it was never named."""
+        return self._columns.get(self._key(label))
+
+    def _key(self, label: str) -> str:
+        return self._meant.get(plain(label), plain(label))
+
+
+def plain(label: str) -> str:
+    """A label as it is matched."""
+    return " ".join(label.casefold().split())
