@@ -26,11 +26,12 @@ from brusle.errors import InputError, VictimError
 from brusle.foreign import foreign_code, load_plugin
 from brusle.names import Name, plain_value
 from brusle.registry import Kind, Registry
-from brusle.scores import Gives, Output
+from brusle.scores import ABSENT, Gives, Missing, Output
 from brusle.trouble import Patience
 from brusle.victim import Victim, call_victim, traits
 from brusle.victims.factories import returned_victim
 from brusle.victims.wrappers import VictimView
+from brusle.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,14 @@ class Defence:
     @property
     def classes(self) -> Sequence[str] | None:
         return traits(self.victim).classes
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        return traits(self.victim).vocabulary
+
+    @property
+    def missing(self) -> Missing:
+        return traits(self.victim).missing
 
     @property
     def shape(self) -> tuple[int, int, int] | None:
@@ -211,7 +220,7 @@ class RoundScores(Defence):
 
 @dataclass(frozen=True)
 class TopScores(Defence):
-    """The probabilities of the best ``k`` classes; those of all others are given as 0."""
+    """The probabilities of the best ``k`` classes; all others are absent."""
 
     k: int = 5
 
@@ -233,7 +242,8 @@ class TopScores(Defence):
     def after(self, scores: Tensor) -> Tensor:
         scores = _probabilities(scores, self.victim.output)
         values, index = scores.topk(min(self.k, scores.shape[1]))
-        return torch.zeros_like(scores).scatter(1, index, values)
+        others = 0.0 if self.gives == "label" else ABSENT
+        return torch.full_like(scores, others).scatter(1, index, values)
 
 
 @dataclass(frozen=True)

@@ -168,8 +168,8 @@ def patiently(
         on_failure: called after every try that has met trouble.
 
     Raises:
-        VictimUnavailable: the patience is over, or waiting is in vain. Other exceptions, and those
-            of memory, are passed on.
+        VictimUnavailable: the patience is over, or waiting is in vain. Other exceptions, those of
+            memory, and those of a victim that has been patient itself, are passed on.
     """
     waits, waited = 0, 0.0
     while True:
@@ -177,7 +177,7 @@ def patiently(
             return call()
         except Exception as error:
             trouble = find_trouble(error)
-            if trouble is None or trouble.kind == "memory":
+            if trouble is None or trouble.kind == "memory" or _is_final(error):
                 raise
             on_failure()
             pause = None
@@ -187,6 +187,11 @@ def patiently(
                 raise VictimUnavailable(_gave_up(name, error, trouble, waits, waited)) from error
         patience.sleep(pause)
         waits, waited = waits + 1, waited + pause
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether a victim that is patient itself has given up."""
+    return isinstance(error, VictimUnavailable) and error.final
 
 
 def _gave_up(name: str, error: Exception, trouble: Trouble, waits: int, waited: float) -> str:

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 from brusle.data.images import Framing
 from brusle.files import slug
+from brusle.goals import Success
 from brusle.outcomes import Status
 from brusle.search import Attack, Needs
 from brusle.text import storable
@@ -107,6 +108,8 @@ class About(_Stored):
         traits: what data sets need to know of the victim.
         shape: channels, height and width of an image.
         classes: what the data call the classes; empty if they have no names.
+        vocabulary: what the victim calls its labels, where their number grew while it was asked:
+            the classes of the data, then the others as they were met; empty of other victims.
         randomised: whether the victim says that its answers vary.
         notes: what a reader of the numbers should know.
         warnings: what is plainly wrong with the victim, by topic (docs/check.md).
@@ -123,6 +126,7 @@ class About(_Stored):
     traits: StoredTraits = StoredTraits()
     shape: Shape
     classes: tuple[str, ...]
+    vocabulary: tuple[str, ...] = ()
     randomised: bool
     notes: tuple[str, ...] = ()
     warnings: dict[str, str] = Field(default_factory=dict)
@@ -132,6 +136,11 @@ class About(_Stored):
     def defended_victim(self) -> str:
         """Name of the victim and its defences, for people."""
         return " + ".join([self.victim, *self.defences])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What labels are called; empty if they have no names."""
+        return self.vocabulary or self.classes
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; ``victim`` is named with its defences."""
@@ -152,6 +161,7 @@ class Setting(_Stored):
         queries: query limit.
         seed: the seed.
         eot: answers that are averaged for every candidate.
+        success: what counts as one, see `brusle.goals.Goal`.
         needs: what the attack needs of a victim: labels, scores or gradients.
         problems: how many problems the last plan has that asked for it.
     """
@@ -165,12 +175,19 @@ class Setting(_Stored):
     queries: PositiveInt
     seed: int = 0
     eot: PositiveInt = 1
+    success: Success = "top1"
     needs: Needs
     problems: NonNegativeInt = 0
 
     @classmethod
     def of(
-        cls, attack: Attack, goal: GoalName, seed: int = 0, eot: int = 1, problems: int = 0
+        cls,
+        attack: Attack,
+        goal: GoalName,
+        seed: int = 0,
+        eot: int = 1,
+        problems: int = 0,
+        success: Success = "top1",
     ) -> Setting:
         """The setting of an attack."""
         return cls(
@@ -180,6 +197,7 @@ class Setting(_Stored):
             goal=goal,
             seed=seed,
             eot=eot,
+            success=success,
             problems=problems,
         )
 
@@ -190,7 +208,15 @@ class Setting(_Stored):
     def key(self) -> str:
         """Tells it from all others, also in a store that another version has written."""
         attack = {name: getattr(self, name) for name in ("kind", "pixels", "queries", "options")}
-        return canonical({"attack": attack, "goal": self.goal, "seed": self.seed, "eot": self.eot})
+        facts: dict[str, Any] = {
+            "attack": attack,
+            "goal": self.goal,
+            "seed": self.seed,
+            "eot": self.eot,
+        }
+        if self.success != "top1":
+            facts["success"] = self.success
+        return canonical(facts)
 
     @property
     def name(self) -> str:
@@ -210,7 +236,8 @@ class Setting(_Stored):
     @property
     def family(self) -> tuple[object, ...]:
         """What is equal in settings that differ in their seed alone."""
-        return self.attack, self.goal, self.pixels, self.queries, self.eot, self.minimal
+        budgets = (self.pixels, self.queries, self.eot)
+        return self.attack, self.goal, *budgets, self.minimal, self.success
 
     @property
     def title(self) -> str:
@@ -220,7 +247,8 @@ class Setting(_Stored):
     @property
     def _unusual(self) -> str:
         eot = f", eot {self.eot}" if self.eot > 1 else ""
-        return eot + (f", seed {self.seed}" if self.seed else "")
+        success = f", success {self.success}" if self.success != "top1" else ""
+        return eot + success + (f", seed {self.seed}" if self.seed else "")
 
     @property
     def slug(self) -> str:

@@ -17,6 +17,7 @@ from brusle.evaluation.running.plan import Plan, is_attack
 from brusle.evaluation.running.runner import run_plan
 from brusle.evaluation.storing.manifest import Manifest, Targets
 from brusle.evaluation.storing.runs import Run
+from brusle.goals import Success
 from brusle.search import Attack
 
 Attacks = Sequence[Attack] | Mapping[GoalName, Sequence[Attack]]
@@ -35,6 +36,7 @@ def evaluate(
     limit: int | None = None,
     seed: int | Sequence[int] = 0,
     eot: int = 1,
+    success: Success = "top1",
     batch_size: int | None = None,
     device: str = "auto",
     timeout: float | None = None,
@@ -65,6 +67,8 @@ def evaluate(
         seed: same seed, same result. With several, every attack runs once for each, on the same
             images, and targets are drawn with the first.
         eot: answers of a randomised victim that are averaged for every candidate.
+        success: what counts as one where the victim gives lists of labels: ``"top1"``, ``"absent"``
+            or ``"new"``; see `brusle.goals.Goal`.
         batch_size: most images in one call of the victim; None chooses by image size.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
         timeout: most seconds that one call of the victim may take (see `brusle.victims.timed`).
@@ -89,6 +93,7 @@ def evaluate(
         "limit": limit,
         "seeds": seed,
         "eot": eot,
+        "success": success,
     }
     if attacks is not None:
         _require_budgets(attacks)

@@ -38,6 +38,7 @@ from brusle.errors import DataError, InputError
 from brusle.evaluation.record import GoalName
 from brusle.evaluation.storing.manifest import Manifest
 from brusle.files import slug
+from brusle.goals import Success
 from brusle.names import hint
 from brusle.search import Attack
 from brusle.text import brief, shortened, storable
@@ -138,6 +139,8 @@ class Plan(BaseModel):
         queries: most queries per image of each attack that is named.
         seeds: every attack runs once for each; targets are drawn with the first.
         eot: answers that are averaged for every candidate.
+        success: what counts as one, of untargeted attacks on victims that give lists of labels;
+            see `brusle.goals.Goal`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
@@ -156,6 +159,7 @@ class Plan(BaseModel):
     queries: PositiveInt = defaults.QUERIES
     seeds: Annotated[tuple[Seed, ...], _ONE_OR_SEVERAL, _EACH_ONCE, Field(min_length=1)] = (0,)
     eot: PositiveInt = 1
+    success: Success = "top1"
 
     @classmethod
     def of(cls, values: Mapping[str, Any], where: str = "the plan") -> Plan:
@@ -184,7 +188,9 @@ class Plan(BaseModel):
     @property
     def digest(self) -> str:
         """A short hash that names the plan: the same for the same plan, however it was written."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
+        # what was the only way before leaves the names of folders as they were
+        usual = {"success"} if self.success == "top1" else set()
+        return hashlib.sha256(self.model_dump_json(exclude=usual).encode()).hexdigest()[:12]
 
     def folder(self, victim: Victim, manifest: Manifest) -> Path:
         """Where results go if nobody says: another folder for all that must not be mixed.

@@ -28,7 +28,7 @@ from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import Store
 from brusle.finishing import write_out
 from brusle.search import Attack
-from brusle.session import check_needs
+from brusle.session import check_needs, check_success
 from brusle.version import RESULTS
 from brusle.victim import Victim
 from brusle.victims.fingerprints import fingerprint
@@ -81,7 +81,7 @@ def run_plan(
 def _settings(plan: Plan, victim: Victim) -> list[tuple[Setting, Attack]]:
     """The attacks of a plan, each for its goal and with each seed."""
     settings = [
-        (Setting.of(attack, goal, seed, plan.eot), attack)
+        (Setting.of(attack, goal, seed, plan.eot, success=plan.success), attack)
         for goal, attacks in plan.attacks_on(victim).items()
         for attack in attacks
         for seed in plan.seeds
@@ -97,6 +97,7 @@ def _check(settings: Sequence[tuple[Setting, Attack]], workload: Workload, victi
     check_fit(workload.source, workload.shape, victim)
     for setting, attack in settings:
         check_needs(attack, victim, setting.eot)
+        check_success(setting.success, attack, victim, setting.goal == "targeted")
         first = workload.problems(setting.goal, [0])
         starts = first.images if attack.wants_start(setting.goal == "targeted") else None
         attack.check(replace(first, starts=starts))
