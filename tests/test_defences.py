@@ -1,6 +1,7 @@
 """Defences: what they do to images and scores, and what attacks, ledger and result make of it."""
 
 import io
+import math
 
 import numpy as np
 import pytest

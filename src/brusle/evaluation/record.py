@@ -17,7 +17,14 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+)
 
 from brusle.data.images import Framing
 from brusle.files import slug
@@ -27,13 +34,38 @@ from brusle.search import Attack, Needs
 from brusle.text import storable
 from brusle.victim import Traits, Victim, traits
 
-FORMAT = "brusle-results-4"
+FORMAT = "brusle-results-5"
 GoalName = Literal["untargeted", "targeted"]
 Shape = tuple[PositiveInt, PositiveInt, PositiveInt]
 
 
 class _Stored(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Spending(_Stored):
+    """What a victim that keeps books was sent in one session, in images.
+
+    Attributes:
+        sent: how many; what became of them follows.
+        answered: with a usable answer.
+        refused: with an error about the image.
+        lost: without a usable answer.
+        replayed: answered from the journal instead of being sent.
+        price: of one image.
+    """
+
+    sent: NonNegativeInt = 0
+    answered: NonNegativeInt = 0
+    refused: NonNegativeInt = 0
+    lost: NonNegativeInt = 0
+    replayed: NonNegativeInt = 0
+    price: NonNegativeFloat = 0.0
+
+    @property
+    def money(self) -> float:
+        """What that costs at most: a service may charge for what it does not answer."""
+        return self.sent * self.price
 
 
 class Session(_Stored):
@@ -46,6 +78,7 @@ class Session(_Stored):
         provenance: software and machine.
         preflight_queries: images that the victim was asked for before the attacks.
         preflight_lost: those of them that had to be sent again.
+        spending: what was sent to a service; None of other victims.
     """
 
     began: str
@@ -54,6 +87,7 @@ class Session(_Stored):
     provenance: dict[str, Any]
     preflight_queries: NonNegativeInt = 0
     preflight_lost: NonNegativeInt = 0
+    spending: Spending | None = None
 
 
 class StoredFraming(_Stored):
@@ -208,15 +242,10 @@ class Setting(_Stored):
     def key(self) -> str:
         """Tells it from all others, also in a store that another version has written."""
         attack = {name: getattr(self, name) for name in ("kind", "pixels", "queries", "options")}
-        facts: dict[str, Any] = {
-            "attack": attack,
-            "goal": self.goal,
-            "seed": self.seed,
-            "eot": self.eot,
-        }
-        if self.success != "top1":
+        facts = {name: getattr(self, name) for name in ("goal", "seed", "eot")}
+        if self.success != "top1":  # which it was before there was a choice
             facts["success"] = self.success
-        return canonical(facts)
+        return canonical({"attack": attack, **facts})
 
     @property
     def name(self) -> str:

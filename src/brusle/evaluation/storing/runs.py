@@ -21,7 +21,7 @@ from brusle.evaluation.statistics import Flag, Summary, flags
 from brusle.evaluation.storing.manifest import Manifest, Originals, in_parts
 from brusle.evaluation.storing.rows import rebuild
 from brusle.evaluation.storing.store import Store
-from brusle.ledger import Ledger
+from brusle.ledger import COLUMNS, Ledger
 from brusle.names import require_harmless
 from brusle.problems import Problems
 from brusle.results import AttackInfo, AttackResult
