@@ -19,6 +19,8 @@ from torch import Tensor
 from brusle.errors import BrusleError
 from brusle.serving.model import Model
 
+VERSION = "1"  # of a model, in addresses
+
 
 class Refusal(Exception):  # noqa: N818 - it is an answer, too
     """A call that gets an error instead of an answer.
@@ -123,6 +125,17 @@ class Format(ABC):
     def victim(self, url: str) -> str:
         """The name by which brusle attacks this service."""
 
+    @property
+    def kind_of_scores(self) -> str:
+        """What a client must be told that tensors are; empty if they are logits, as usual."""
+        return "" if self.model.victim.output == "logits" else self.model.victim.output
+
+    @property
+    def size(self) -> str:
+        """What a client must be told that photographs are brought to; empty if nobody knows."""
+        shape = self.model.shape
+        return f"{shape[1]},{shape[2]}" if shape else ""
+
     def body_of_error(self, refusal: Refusal) -> Any:
         """What an error looks like."""
         return {"error": str(refusal)}
@@ -146,7 +159,7 @@ class Format(ABC):
 
     def check_name(self, path: Mapping[str, str]) -> None:
         """Raise if the model of the path is not this one."""
-        if path["model"] != self.model.name:
+        if path["model"] != self.model.name or path.get("version", VERSION) != VERSION:
             raise Refusal(404, f"there is no such model, but {self.model.name!r}")
 
     def pictures(self, contents: Sequence[Any]) -> list[Tensor]:
@@ -156,6 +169,12 @@ class Format(ABC):
             return [self.model.picture(base64_bytes(content)) for content in contents]
         except BrusleError as error:
             raise Refusal(400, str(error), len(contents), kind="image") from error
+
+
+def with_options(name: str, **options: str) -> str:
+    """The name of a victim, with the options that say something."""
+    said = "&".join(f"{option}={value}" for option, value in options.items() if value)
+    return f"{name}?{said}" if said else name
 
 
 def base64_bytes(content: Any) -> bytes:

@@ -22,6 +22,7 @@ from brusle.serving.formats.base import (
     Sent,
     base64_bytes,
     whole_number,
+    with_options,
 )
 from brusle.serving.model import Labels
 
@@ -64,7 +65,7 @@ class GoogleVision(Format):
         return [Route("/v1/images:annotate", infer(self._read), methods=["POST"])]
 
     def victim(self, url: str) -> str:
-        return f"google-vision:{url}"
+        return with_options(f"google-vision:{url}", size=self.size)
 
     def body_of_error(self, refusal: Refusal) -> Any:
         status = _STATUS.get(refusal.status, "INTERNAL")

@@ -19,12 +19,20 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from torch import Tensor
 
-from brusle.serving.formats.base import Format, Infer, Question, Refusal, Sent, as_images
+from brusle.serving.formats.base import (
+    VERSION,
+    Format,
+    Infer,
+    Question,
+    Refusal,
+    Sent,
+    as_images,
+    with_options,
+)
 
 INPUT = "images"
 LENGTH = "Inference-Header-Content-Length"
 _TYPES: dict[str, np.dtype[Any]] = {"FP32": np.dtype("<f4"), "UINT8": np.dtype("u1")}
-_VERSION = "1"
 
 
 @dataclass(frozen=True)
@@ -39,18 +47,21 @@ class OpenInference(Format):
         return self.model.victim.output
 
     def routes(self, infer: Infer) -> list[Route]:
-        own = "/v2/models/{model}"
+        own = ("/v2/models/{model}", "/v2/models/{model}/versions/{version}")
         about = {"": self._metadata, "/ready": self._state, "/config": self._config}
         return [
             *(Route(path, _alive) for path in self.keyless),
             Route("/v2", _server),
-            *(Route(own + path, self._about(content)) for path, content in about.items()),
-            Route(f"{own}/infer", infer(self._read), methods=["POST"]),
+            *(
+                Route(at + path, self._about(content))
+                for at in own
+                for path, content in about.items()
+            ),
+            *(Route(f"{at}/infer", infer(self._read), methods=["POST"]) for at in own),
         ]
 
     def victim(self, url: str) -> str:
-        kind = "" if self.output == "logits" else f"?output={self.output}"
-        return f"oip:{url}/{self.model.name}{kind}"
+        return with_options(f"oip:{url}/{self.model.name}", scores=self.kind_of_scores)
 
     def _about(
         self, content: Callable[[], dict[str, Any]]
@@ -66,7 +77,7 @@ class OpenInference(Format):
         classes = self.model.classes or -1
         return {
             "name": self.model.name,
-            "versions": [_VERSION],
+            "versions": [VERSION],
             "platform": "brusle",
             "inputs": [{"name": INPUT, "datatype": "FP32", "shape": shape}],
             "outputs": [{"name": self.output, "datatype": "FP32", "shape": [-1, classes]}],
@@ -120,7 +131,7 @@ class OpenInference(Format):
         }
         answer = {
             "model_name": self.model.name,
-            "model_version": _VERSION,
+            "model_version": VERSION,
             **({} if call is None else {"id": str(call)}),
             "outputs": [output],
         }
@@ -142,7 +153,7 @@ async def _alive(request: Request) -> Response:
 
 async def _server(request: Request) -> Response:
     return JSONResponse(
-        {"name": "brusle", "version": _VERSION, "extensions": ["binary_tensor_data"]}
+        {"name": "brusle", "version": VERSION, "extensions": ["binary_tensor_data"]}
     )
 
 

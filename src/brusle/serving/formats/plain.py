@@ -12,7 +12,15 @@ from starlette.routing import Route
 from torch import Tensor
 
 from brusle.errors import BrusleError
-from brusle.serving.formats.base import Format, Infer, Question, Refusal, Sent, whole_number
+from brusle.serving.formats.base import (
+    Format,
+    Infer,
+    Question,
+    Refusal,
+    Sent,
+    whole_number,
+    with_options,
+)
 from brusle.serving.model import Labels
 
 _FIELD = b"image"
@@ -33,7 +41,7 @@ class Plain(Format):
         ]
 
     def victim(self, url: str) -> str:
-        return f"huggingface-api:{url}/models/{self.model.name}"
+        return with_options(f"huggingface-api:{url}/models/{self.model.name}", size=self.size)
 
     def _read(self, sent: Sent) -> Question:
         if sent.headers.get("content-type", "").lower().startswith("multipart/"):

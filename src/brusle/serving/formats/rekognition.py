@@ -12,7 +12,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from torch import Tensor
 
-from brusle.serving.formats.base import Format, Infer, Question, Refusal, Sent, whole_number
+from brusle.serving.formats.base import (
+    Format,
+    Infer,
+    Question,
+    Refusal,
+    Sent,
+    whole_number,
+    with_options,
+)
 
 _TARGET = "RekognitionService.DetectLabels"
 _MEDIA = "application/x-amz-json-1.1"
@@ -46,7 +54,7 @@ class Rekognition(Format):
         return [Route("/", infer(self._read), methods=["POST"])]
 
     def victim(self, url: str) -> str:
-        return f"rekognition:{url}"
+        return with_options(f"rekognition:{url}", size=self.size)
 
     def error(self, refusal: Refusal) -> Response:
         usual = "InvalidParameterException" if refusal.status < 500 else "InternalServerError"

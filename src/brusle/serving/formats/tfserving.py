@@ -11,7 +11,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from torch import Tensor
 
-from brusle.serving.formats.base import Format, Infer, Question, Refusal, Sent, as_images
+from brusle.serving.formats.base import (
+    VERSION,
+    Format,
+    Infer,
+    Question,
+    Refusal,
+    Sent,
+    as_images,
+    with_options,
+)
 
 
 @dataclass(frozen=True)
@@ -26,15 +35,13 @@ class TensorFlowServing(Format):
         ]
 
     def victim(self, url: str) -> str:
-        output = self.model.victim.output
-        return f"tfserving:{url}/{self.model.name}" + (
-            "" if output == "logits" else f"?output={output}"
-        )
+        name = f"tfserving:{url}/{self.model.name}"
+        return with_options(name, scores=self.kind_of_scores, size=self.size)
 
     async def _status(self, request: Request) -> Response:
         self.check_name(request.path_params)
         status = {"error_code": "OK", "error_message": ""}
-        state = {"version": "1", "state": "AVAILABLE", "status": status}
+        state = {"version": VERSION, "state": "AVAILABLE", "status": status}
         return JSONResponse({"model_version_status": [state]})
 
     async def _metadata(self, request: Request) -> Response:
@@ -46,7 +53,7 @@ class TensorFlowServing(Format):
         }
         return JSONResponse(
             {
-                "model_spec": {"name": self.model.name, "version": "1"},
+                "model_spec": {"name": self.model.name, "version": VERSION},
                 "metadata": {
                     "signature_def": {"signature_def": {"serving_default": signature}},
                 },
