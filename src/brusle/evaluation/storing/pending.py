@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from brusle import rng
+from brusle.database import connect, layout, layout_of
 from brusle.errors import DataError
-from brusle.evaluation.storing.database import connect, layout, layout_of
 
 FILE = "pending.sqlite"
 MOST_BYTES = 256 << 20  # of answers; beyond that, no more are kept

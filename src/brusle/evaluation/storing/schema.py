@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from brusle.database import layout, layout_of
 from brusle.evaluation.record import FORMAT
-from brusle.evaluation.storing.database import layout, layout_of
 
 TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum TEXT NOT NULL);

@@ -22,14 +22,14 @@ from typing import IO, Any, get_args, get_type_hints
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from brusle.database import connect, in_words, is_frozen, layout, private_copy
 from brusle.errors import DataError
 from brusle.evaluation.record import FORMAT, About, Row, Setting
 from brusle.evaluation.storing import schema
-from brusle.evaluation.storing.database import connect, in_words, is_frozen, layout, private_copy
-from brusle.evaluation.storing.locking import LOCK, identity, is_written, lock_folder
 from brusle.evaluation.storing.migrations import is_old, migrate
 from brusle.evaluation.storing.schema import CHANGED, Damaged, checksum, with_checksum
 from brusle.files import require_plain
+from brusle.locking import LOCK, identity, is_written, lock_folder
 from brusle.outcomes import FAULTY, Status
 from brusle.trouble import tells_of_trouble
 
