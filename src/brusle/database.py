@@ -11,6 +11,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -78,6 +79,16 @@ def require_whole(connection: sqlite3.Connection, schema: str) -> None:
     verdict = connection.execute("PRAGMA integrity_check").fetchone()[0]
     if verdict != "ok":
         raise sqlite3.DatabaseError(verdict)
+
+
+def require_order(keys: Iterable[tuple[Any, ...]]) -> None:
+    """Raise if keys are not found in their order, where SQLite would look for them in vain."""
+    try:
+        ordered = all(one < other for one, other in pairwise(keys))
+    except TypeError:  # a text among numbers
+        ordered = False
+    if not ordered:
+        raise sqlite3.DatabaseError("rows are out of order")
 
 
 def stated_format(connection: sqlite3.Connection) -> str | None:

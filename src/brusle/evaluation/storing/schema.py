@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
-from itertools import pairwise
-from typing import Any
 
-from brusle.database import checksum, require_whole
+from brusle.database import checksum, require_order, require_whole
 from brusle.evaluation.record import FORMAT
 
 TABLES = """
@@ -46,14 +43,4 @@ def require_sound(connection: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError("it has rows of a setting that it does not have")
     # some versions of SQLite do not look at the order of tables without row ids
     for query in ("SELECT setting, problem FROM rows", "SELECT name FROM images"):
-        _require_order(connection.execute(query).fetchall())
-
-
-def _require_order(keys: Sequence[tuple[Any, ...]]) -> None:
-    """Raise if keys are not found in their order, where SQLite would look for them in vain."""
-    try:
-        ordered = all(one < other for one, other in pairwise(keys))
-    except TypeError:  # a text among numbers
-        ordered = False
-    if not ordered:
-        raise sqlite3.DatabaseError("rows are out of order")
+        require_order(connection.execute(query).fetchall())
