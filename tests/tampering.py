@@ -4,7 +4,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from brusle.evaluation.storing.schema import checksum
+from brusle.database import checksum
 from brusle.evaluation.storing.store import FILE
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -25,7 +25,8 @@ class Reply:
     """The answer to one image.
 
     Attributes:
-        scores: ``(k,)`` float64; none if there is an error.
+        scores: ``(k,)`` float64, or float32 of a victim that computes with it; none if there is an
+            error.
         labels: what the scores are of, as a `Vocabulary` matches them; None if they are of the
             victim's classes in their order.
         titles: what people call these labels, where they are matched by ids.
@@ -35,7 +36,7 @@ class Reply:
         version: of the model, as the service says.
     """
 
-    scores: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    scores: NDArray[np.floating[Any]] = field(default_factory=lambda: np.zeros(0))
     labels: tuple[str, ...] | None = None
     titles: tuple[str, ...] | None = None
     error: str = ""
@@ -49,8 +50,8 @@ class Consultation:
     """What a victim that keeps books says to some images.
 
     Attributes:
-        scores: ``(n, labels)`` float64; minus infinity where a label is not in the list, NaN in the
-            rows that have an error.
+        scores: ``(n, labels)`` float64, or float32 if all replies are; minus infinity where a label
+            is not in the list, NaN in the rows that have an error.
         errors: position to the reason why there is no answer.
         replayed: ``(n,)`` bool: answered without asking anybody.
         lost: ``(n,)`` how often an image was sent without a usable answer.
@@ -82,7 +83,9 @@ class Consultation:
                 f"an image was answered with {max(widths - {width})} scores and another with "
                 f"{width}: the number of classes must not change"
             )
-        scores = torch.full((len(rows), width), -torch.inf, dtype=torch.float64)
+        given = {row.dtype for row, reply in zip(rows, replies, strict=True) if not reply.error}
+        kind = torch.float32 if given == {np.dtype(np.float32)} else torch.float64
+        scores = torch.full((len(rows), width), -torch.inf, dtype=kind)
         for at, (row, reply) in enumerate(zip(rows, replies, strict=True)):
             scores[at, : len(row)] = torch.from_numpy(row)
             if reply.error:
@@ -109,7 +112,7 @@ class KeepsBooks(Protocol):
         """
 
 
-def _row(reply: Reply, vocabulary: Vocabulary | None) -> NDArray[np.float64]:
+def _row(reply: Reply, vocabulary: Vocabulary | None) -> NDArray[np.floating[Any]]:
     """Scores by column; of labels that mean the same, the highest."""
     if reply.labels is None or vocabulary is None:
         return reply.scores

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from brusle.errors import InputError
+from brusle.errors import InputError, VictimError
 from brusle.scores import Gives, Meaning, Missing, Output
 from brusle.trouble import PATIENCE, Patience
 from brusle.vocabulary import Vocabulary
@@ -97,6 +97,21 @@ def call_victim(victim: Victim, images: Tensor, keys: Tensor) -> Tensor:
     """
     draw: Callable[[Tensor, Tensor], Tensor] | None = getattr(victim, "draw", None)
     return victim(images) if draw is None else draw(images, keys)
+
+
+def require_scores(scores: Any, count: int, name: str) -> Tensor:
+    """What the victim called ``name`` said to ``count`` images, if it can be scores."""
+    if not isinstance(scores, Tensor) or scores.is_complex():
+        kind = str(scores.dtype) if isinstance(scores, Tensor) else type(scores).__name__
+        raise VictimError(
+            f"{name} answered with {kind}: scores must be a tensor of ({count}, classes) numbers"
+        )
+    if scores.dim() != 2 or scores.shape[0] != count or scores.shape[1] < 2:
+        raise VictimError(
+            f"{name} answered {count} images with shape {tuple(scores.shape)}: scores must be "
+            f"({count}, classes) with at least 2 classes"
+        )
+    return scores
 
 
 def check_eot(victim: Victim, eot: int) -> None:

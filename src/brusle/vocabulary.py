@@ -23,6 +23,9 @@ class Vocabulary:
 
     Args:
         aliases: a label to others that mean the same.
+
+    Attributes:
+        aliases: likewise.
     """
 
     def __init__(self, aliases: Mapping[str, Iterable[str]] | None = None) -> None:
@@ -30,7 +33,8 @@ class Vocabulary:
         self._names: list[str] = []
         self._columns: dict[str, int] = {}
         self._meant: dict[str, str] = {}
-        for label, others in (aliases or {}).items():
+        self.aliases = {label: tuple(others) for label, others in (aliases or {}).items()}
+        for label, others in self.aliases.items():
             for other in others:
                 if self._meant.setdefault(plain(other), plain(label)) != plain(label):
                     raise InputError(f"{other!r} is an alias of two labels: leave one out")

@@ -18,8 +18,8 @@ from brusle.cli.status import look
 from brusle.data import load, read_image
 from brusle.evaluation.record import Setting
 from brusle.evaluation.statistics.rates import Rate
-from brusle.evaluation.storing.locking import is_written
 from brusle.evaluation.storing.store import Store
+from brusle.locking import is_written
 
 
 @pytest.fixture(scope="module")

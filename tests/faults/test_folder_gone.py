@@ -11,8 +11,8 @@ from models import Counting, integer_model, own_labels, random_images
 import brusle
 from brusle.attacks import BruSLe
 from brusle.errors import DataError
-from brusle.evaluation.storing.locking import LOCK
 from brusle.evaluation.storing.store import FILE, Store
+from brusle.locking import LOCK
 from brusle.victims import wrap
 
 SHAPE = (3, 8, 8)

@@ -21,9 +21,9 @@ from brusle import attacks, data, defences, victims
 from brusle.data import Framing, save_image
 from brusle.evaluation import Manifest, choose
 from brusle.evaluation.record import StoredTraits
-from brusle.evaluation.storing.locking import LOCK
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import FILE, Store
+from brusle.locking import LOCK
 from brusle.victim import traits
 from brusle.victims import wrap
 from brusle.victims.registry import REGISTRY

@@ -11,9 +11,9 @@ from entry import run
 from tampering import tamper
 
 from brusle.errors import DataError
-from brusle.evaluation.storing.locking import is_written
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import Store
+from brusle.locking import is_written
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ import pytest
 from entry import run as command
 
 from brusle.errors import DataError
-from brusle.evaluation.storing.locking import LOCK
 from brusle.evaluation.storing.store import FILE, Store
+from brusle.locking import LOCK
 
 READERS = [
     ("report",), ("compare",), ("verify",), ("export", "--to", "x.csv"),

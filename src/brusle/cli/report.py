@@ -29,9 +29,9 @@ def command(
     The page needs no network and no other files. It holds the result in words, reasons to doubt
     it, tables with intervals, curves, classes, seeds, comparisons, examples and provenance.
     """
-    from brusle.evaluation.storing.locking import is_written
     from brusle.evaluation.storing.runs import Run
     from brusle.files import require_plain
+    from brusle.locking import is_written
     from brusle.names import require_ending
     from brusle.report.content import gather
     from brusle.report.files import PAGES, write_page

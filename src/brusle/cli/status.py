@@ -57,8 +57,8 @@ def look(folder: Path) -> dict[str, Any]:
     """What is stored in a run folder, and whether a run is writing to it."""
     from dataclasses import asdict
 
-    from brusle.evaluation.storing.locking import is_written
     from brusle.evaluation.storing.store import JustStarting, Retries, Store
+    from brusle.locking import is_written
 
     writing = is_written(folder)  # first: if it has ended by now, what is read next is final
     try:

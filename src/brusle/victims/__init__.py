@@ -2,6 +2,7 @@
 
 from brusle.victims.adapting import resolve_device
 from brusle.victims.onnx import OnnxVictim, export_onnx
+from brusle.victims.recording import recorded
 from brusle.victims.registry import as_victim, known_victims, load_victim, risk
 from brusle.victims.wrappers import FunctionVictim, TorchVictim, normalised, timed, wrap
 
@@ -14,6 +15,7 @@ __all__ = [
     "known_victims",
     "load_victim",
     "normalised",
+    "recorded",
     "resolve_device",
     "risk",
     "timed",

@@ -16,15 +16,15 @@ from typing import Any
 from brusle.attacks import ATTACKS
 from brusle.attacks.combined import Ensemble, Restarts
 from brusle.attacks.minimal import Minimal
-from brusle.evaluation.record import FORMAT, canonical, defaults, described_as
-from brusle.evaluation.storing.schema import (
+from brusle.database import (
     Damaged,
-    require_sound,
     require_text,
     require_unchanged,
     stated_format,
     with_checksum,
 )
+from brusle.evaluation.record import FORMAT, canonical, defaults, described_as
+from brusle.evaluation.storing.schema import require_sound
 
 _UNREADABLE = (SyntaxError, ValueError, TypeError, LookupError, RecursionError, MemoryError)
 _CLASSES = {kind.__name__: kind for kind in (*ATTACKS.values(), Ensemble, Minimal, Restarts)}

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from brusle import rng
+from brusle.database import connect, layout, layout_of
 from brusle.errors import DataError
-from brusle.evaluation.storing.database import connect, layout, layout_of
 from brusle.scores import ABSENT
 
 FILE = "pending.sqlite"

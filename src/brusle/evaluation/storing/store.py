@@ -22,14 +22,27 @@ from typing import IO, Any, get_args, get_type_hints
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from brusle.database import (
+    CHANGED,
+    Damaged,
+    checksum,
+    connect,
+    damage,
+    explained,
+    is_frozen,
+    layout,
+    private_copy,
+    require_text,
+    require_unchanged,
+    stated_format,
+    with_checksum,
+)
 from brusle.errors import DataError
 from brusle.evaluation.record import FORMAT, About, Row, Setting
 from brusle.evaluation.storing import schema
-from brusle.evaluation.storing.database import connect, in_words, is_frozen, layout, private_copy
-from brusle.evaluation.storing.locking import LOCK, identity, is_written, lock_folder
 from brusle.evaluation.storing.migrations import is_old, migrate
-from brusle.evaluation.storing.schema import CHANGED, Damaged, checksum, with_checksum
 from brusle.files import require_plain
+from brusle.locking import LOCK, identity, is_written, lock_folder, require_in_place
 from brusle.outcomes import FAULTY, Status
 from brusle.trouble import tells_of_trouble
 
@@ -176,7 +189,7 @@ class Store:
         """Label and hash of all images, by name."""
         with self._guard():
             found = self._connection.execute("SELECT * FROM images").fetchall()
-            schema.require_unchanged(found, "image")
+            require_unchanged(found, "image")
             if not all(isinstance(label, int) for _, label, *_ in found):
                 raise Damaged("the label of an image is no number")
         return {name: (label, sha256) for name, label, sha256, _ in found}
@@ -246,9 +259,10 @@ class Store:
         rows = []
         for found in self.examine(setting):
             if found.row is None or found.fault:
-                raise self._damage(
+                raise damage(
+                    self._name,
                     f"image {found.image!r} of setting {setting}: {found.fault} (`brusle verify` "
-                    f"lists all such rows)"
+                    f"lists all such rows)",
                 )
             rows.append(found.row)
         return rows
@@ -297,7 +311,7 @@ class Store:
     def _require_sound(self) -> None:
         """Raise unless this is a whole store of this version, and nothing else."""
         with self._guard():
-            found = schema.stated_format(self._connection)
+            found = stated_format(self._connection)
         if found != FORMAT:
             raise DataError(
                 f"{self._name} is of format {found}, not {FORMAT}: take the version of brusle that "
@@ -307,12 +321,6 @@ class Store:
             schema.require_sound(self._connection)
         for look in (self.about, self.settings, self.images):
             look()  # raises if something is not as it was stored
-
-    def _damage(self, found: str) -> DataError:
-        return DataError(
-            f"{self._name} is damaged or was changed: {' '.join(found.split())}; "
-            f"restore it from a copy, or move it away to begin anew"
-        )
 
     @contextmanager
     def _closed_if_useless(self) -> Iterator[None]:
@@ -326,25 +334,9 @@ class Store:
     @contextmanager
     def _guard(self) -> Iterator[None]:
         """A transaction; SQLite's complaints in our words."""
-        self._require_files()
-        try:
-            with self._turn, self._connection:
-                yield
-        except sqlite3.Error as error:
-            raise DataError(f"{self._name}: {in_words(error)}") from error
-        except Damaged as error:
-            raise self._damage(str(error)) from error
-        except UnicodeDecodeError as error:  # SQLite's message quotes what is there
-            raise self._damage("a name in it is no text") from error
-
-    def _require_files(self) -> None:
-        """Raise if somebody has taken the folder away: SQLite would write on, to no file at all."""
-        for path, known in self._files.items():
-            if identity(path) != known:
-                raise DataError(
-                    f"{path.parent} was removed or renamed, or its {path.name} was, while this run "
-                    f"wrote to it: it stops here. If it was renamed, go on with that --out"
-                )
+        require_in_place(self._files)
+        with explained(self._name), self._turn, self._connection:
+            yield
 
 
 class JustStarting(DataError):  # noqa: N818 - it is no error of anybody
@@ -367,8 +359,8 @@ def _migrate(connection: sqlite3.Connection) -> None:
 def _about(connection: sqlite3.Connection) -> About | None:
     """What the JSON of each fact says; raises if that is damaged or of another type."""
     found = connection.execute("SELECT * FROM about").fetchall()
-    schema.require_unchanged(found, "fact")
-    schema.require_text(found)
+    require_unchanged(found, "fact")
+    require_text(found)
     facts = {name: text for name, text, _ in found}
     if facts.keys() <= {"format"}:
         return None
@@ -392,8 +384,8 @@ def _settings(connection: sqlite3.Connection) -> dict[str, Setting]:
     """By their keys; raises if one is damaged."""
     found = connection.execute("SELECT * FROM settings ORDER BY id").fetchall()
     described = [columns for _, *columns in found]
-    schema.require_unchanged(described, "setting")
-    schema.require_text(described)
+    require_unchanged(described, "setting")
+    require_text(described)
     return {key: _setting(number, text) for number, key, text, _ in found}
 
 

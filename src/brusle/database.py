@@ -1,15 +1,29 @@
-"""Databases in run folders, which may be anybody's: nothing in them is run, damage is noticed."""
+"""Databases in run folders, which may be anybody's: nothing in them is run, damage is noticed.
+
+Rows carry a checksum of their other columns. It tells damage, and changes by a hand that did not
+know of it; it is no signature.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from brusle.errors import DataError
 
+CHANGED = "its checksum does not fit"
 _NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # at the end of a journal of several databases
+
+
+class Damaged(Exception):  # noqa: N818 - `explained` makes an error of it
+    """Something in a database that brusle has not written, in a few words."""
 
 
 def connect(name: str, frozen: bool = False) -> sqlite3.Connection:
@@ -56,6 +70,77 @@ def layout_of(schema: str) -> list[tuple[str, str, str]]:
         return layout(connection)
     finally:
         connection.close()
+
+
+def require_whole(connection: sqlite3.Connection, schema: str) -> None:
+    """Raise unless a database has the tables that ``schema`` makes, whole, and nothing else."""
+    if layout(connection) != layout_of(schema):
+        raise sqlite3.DatabaseError("its tables are not those that brusle makes")
+    verdict = connection.execute("PRAGMA integrity_check").fetchone()[0]
+    if verdict != "ok":
+        raise sqlite3.DatabaseError(verdict)
+
+
+def require_order(keys: Iterable[tuple[Any, ...]]) -> None:
+    """Raise if keys are not found in their order, where SQLite would look for them in vain."""
+    try:
+        ordered = all(one < other for one, other in pairwise(keys))
+    except TypeError:  # a text among numbers
+        ordered = False
+    if not ordered:
+        raise sqlite3.DatabaseError("rows are out of order")
+
+
+def stated_format(connection: sqlite3.Connection) -> str | None:
+    """The version of the schema, as the table ``about`` says it; None if there is none."""
+    if "about" not in [name for kind, name, _ in layout(connection) if kind == "table"]:
+        return None
+    found = connection.execute("SELECT value FROM about WHERE key = 'format'").fetchone()
+    return found and " ".join(str(found[0])[:40].strip('"').split())
+
+
+def checksum(*values: Any) -> str:
+    """Of what the other columns of a row hold, in their order and as SQLite gives them."""
+    return hashlib.sha256(ascii(values).encode()).hexdigest()[:16]
+
+
+def with_checksum(*values: Any) -> tuple[Any, ...]:
+    """A row, ready to be stored."""
+    return (*values, checksum(*values))
+
+
+def require_unchanged(rows: Iterable[Sequence[Any]], what: str) -> None:
+    """Raise unless all rows, with their checksums at the end, are as they were stored."""
+    for name, *values, stated in rows:
+        if checksum(name, *values) != stated:
+            raise Damaged(f"{what} {name!r}: {CHANGED}")
+
+
+def require_text(rows: Iterable[Iterable[Any]]) -> None:
+    """Raise unless all columns of all rows are text."""
+    if not all(isinstance(value, str) for row in rows for value in row):
+        raise Damaged("something in it is no text")
+
+
+@contextmanager
+def explained(name: str) -> Iterator[None]:
+    """Complaints about the database called ``name`` in our words."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise DataError(f"{name}: {in_words(error)}") from error
+    except Damaged as error:
+        raise damage(name, str(error)) from error
+    except UnicodeDecodeError as error:  # SQLite's message quotes what is there
+        raise damage(name, "a name in it is no text") from error
+
+
+def damage(name: str, found: str) -> DataError:
+    """What is wrong with the database called ``name``, and what to do."""
+    return DataError(
+        f"{name} is damaged or was changed: {' '.join(found.split())}; "
+        f"restore it from a copy, or move it away to begin anew"
+    )
 
 
 def is_frozen(path: Path) -> bool:

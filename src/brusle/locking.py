@@ -1,4 +1,4 @@
-"""The lock of a run folder: one writer at a time, and the system lets go with the process."""
+"""Locks: one writer at a time, and the system lets go with the process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import fcntl
 import os
 import stat
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
@@ -19,17 +20,30 @@ def lock_folder(folder: Path) -> IO[str]:
     """The lock of a run folder, for its only writer; closing it lets go."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = _open(folder / LOCK)
     except OSError as error:
         raise DataError(f"cannot write to the run folder {folder}: {error.strerror}") from error
+    return lock_file(folder / LOCK, f"the run folder {folder}")
+
+
+def lock_file(path: Path, guarded: str) -> IO[str]:
+    """A lock that lies in the file ``path``; closing it lets go.
+
+    Args:
+        path: the file, which is made if there is none.
+        guarded: what only the holder of the lock writes to, for messages.
+    """
+    try:
+        lock = _open(path)
+    except OSError as error:
+        raise DataError(f"cannot write to {guarded}: {error.strerror}") from error
     try:
         _acquire(lock)
     except OSError as error:
         owner = lock.read().strip() or "unknown"
         lock.close()
         raise DataError(
-            f"another run (process {owner}) writes to {folder}: wait for it, or choose another "
-            f"--out"
+            f"another run (process {owner}) writes to {guarded}: wait for it, or choose another "
+            f"place (--out)"
         ) from error
     lock.truncate(0)
     lock.write(str(os.getpid()))
@@ -82,3 +96,17 @@ def identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def require_in_place(files: Mapping[Path, tuple[int, int] | None]) -> None:
+    """Raise if somebody has taken a file away: SQLite would write on, to no file at all.
+
+    Args:
+        files: the files that must stay, and which they are (`identity`).
+    """
+    for path, known in files.items():
+        if identity(path) != known:
+            raise DataError(
+                f"{path.parent} was removed or renamed, or its {path.name} was, while this run "
+                f"wrote to it: it stops here. If it was renamed, go on with that --out"
+            )
