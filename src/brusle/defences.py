@@ -30,6 +30,7 @@ from brusle.scores import ABSENT, Gives, Missing, Output
 from brusle.trouble import Patience
 from brusle.victim import Victim, call_victim, traits
 from brusle.victims.factories import returned_victim
+from brusle.victims.recording import Recorded
 from brusle.victims.wrappers import VictimView
 from brusle.vocabulary import Vocabulary
 
@@ -354,9 +355,8 @@ def taken_apart(victim: Victim) -> tuple[Victim, tuple[str, ...]]:
         inner = victim.victim if isinstance(victim, Defence) else victim.behind
         behind, labels = taken_apart(inner)
         return behind, (*labels, victim.label)
-    if (
-        isinstance(victim, VictimView) and victim.name == victim.victim.name
-    ):  # a time limit, no name
+    # a time limit or a journal is no other victim
+    if isinstance(victim, VictimView | Recorded) and victim.name == victim.victim.name:
         return taken_apart(victim.victim)
     return victim, ()
 

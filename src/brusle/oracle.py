@@ -34,7 +34,7 @@ from brusle.ledger import BudgetError, Column, Ledger
 from brusle.replies import Consultation
 from brusle.scores import ABSENT, Scores, widened
 from brusle.trouble import find_trouble, patiently
-from brusle.victim import Victim, call_victim, check_eot, meaning_of, traits
+from brusle.victim import Victim, call_victim, check_eot, meaning_of, require_scores, traits
 
 LossOfRows = Callable[[Scores, Tensor], Tensor]
 
@@ -375,19 +375,9 @@ class Oracle:
         good = scores.isfinite()
         return _bad_rows(good | (scores == ABSENT) if self.meaning.gives == "partial" else good)
 
-    def _checked(self, scores: Any, count: int) -> Tensor:
+    def _checked(self, said: Any, count: int) -> Tensor:
         """Scores, if they can be."""
-        if not isinstance(scores, Tensor) or scores.is_complex():
-            kind = str(scores.dtype) if isinstance(scores, Tensor) else type(scores).__name__
-            raise VictimError(
-                f"{self.victim.name} answered with {kind}: scores must be a tensor of "
-                f"({count}, classes) numbers"
-            )
-        if scores.dim() != 2 or scores.shape[0] != count or scores.shape[1] < 2:
-            raise VictimError(
-                f"{self.victim.name} answered {count} images with shape {tuple(scores.shape)}: "
-                f"scores must be ({count}, classes) with at least 2 classes"
-            )
+        scores = require_scores(said, count, self.victim.name)
         if self.classes is None or (self._open and scores.shape[1] > self.classes):
             self.classes = scores.shape[1]
             names = self.meaning.classes
@@ -403,7 +393,7 @@ class Oracle:
                 f"{self.victim.name} answered with {self.classes} classes before and "
                 f"{scores.shape[1]} now: the number of classes must not change"
             )
-        numbers: Tensor = scores if scores.is_floating_point() else scores.double()
+        numbers = scores if scores.is_floating_point() else scores.double()
         self._dtype = numbers.dtype
         return numbers
 

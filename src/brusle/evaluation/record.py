@@ -67,6 +67,15 @@ class Spending(_Stored):
         """What that costs at most: a service may charge for what it does not answer."""
         return self.sent * self.price
 
+    def told(self) -> str:
+        """For people, in one line."""
+        fates = ((self.refused, "refused"), (self.lost, "lost"))
+        others = "".join(f", {count} {fate}" for count, fate in fates if count)
+        text = f"{self.sent} images were sent: {self.answered} answered{others}"
+        if self.replayed:
+            text += f"; {self.replayed} answers came from the journal"
+        return text + (f"; cost {self.money:.2f} at most" if self.price else "")
+
 
 class Session(_Stored):
     """One call of `brusle.evaluate` that wrote to the folder.

@@ -29,7 +29,8 @@ def _open(
 
 
 def _kind(module: str, function: str, form: str, summary: str, *more: str) -> Kind[Opener]:
-    return Kind(partial(_open, module, function, ("httpx", *more)), form, summary, RISK)
+    opener = partial(_open, module, function, ("httpx", *more))
+    return Kind(opener, form, summary, RISK, whole=":?" in form)
 
 
 KINDS: dict[str, Kind[Opener]] = {
