@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from brusle.cli.options import eot_option, search_options, victim_options
+from brusle.cli.options import eot_option, search_options, terms_options, victim_options
 from brusle.cli.output import print_json, say
 
 if TYPE_CHECKING:
@@ -20,12 +20,20 @@ if TYPE_CHECKING:
     from brusle.attacks.pixel_bandit.effects import EffectMaps
     from brusle.oracle import Oracle
     from brusle.results import AttackResult
+    from brusle.terms import Terms
     from brusle.victim import Victim
 
 
 @click.command()
 @click.argument("image", type=click.Path(path_type=Path))
 @victim_options
+@terms_options
+@click.option(
+    "--journal",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep every answer in FILE, and take it from there the next time: nothing is asked, or "
+    "paid, twice.",
+)
 @click.option("--label", help="True class, by name or number. Default: what the victim sees.")
 @click.option("--target", help="Class to reach, by name or number. Default: any other class.")
 @click.option(
@@ -72,6 +80,8 @@ def command(
     device: str,
     defences: tuple[str, ...],
     timeout: float | None,
+    terms: Terms,
+    journal: Path | None,
     label: str | None,
     target: str | None,
     pixels: int,
@@ -101,19 +111,23 @@ def command(
     from brusle.files import name_beside
     from brusle.outcomes import FAULTY
     from brusle.victim import traits
+    from brusle.victims import recorded
 
     _check_endings(out, picture, effects)
     attack = make(spec, pixels, queries, minimal)
     if effects is not None:
         require_bandit(attack)
-    model = VictimSpec(victim, device, defences, timeout).open()
-    names: Sequence[str] = traits(model).classes or ()
-    aim = None if target is None else class_number(target, names)
-    truth = None if label is None else class_number(label, names)
+    model = VictimSpec(victim, device, defences, timeout, terms).open()
+    if journal is not None:
+        model = recorded(model, journal)
+    aim = None if target is None else _class_of(target, model)
+    truth = None if label is None else _class_of(label, model)
     photo = _Photo.read(image, start, model, size)
     options = {"seed": seed, "starts": photo.start, "eot": eot}
     result, maps = _attacked(attack, model, photo, truth, aim, options, follows=effects is not None)
 
+    vocabulary = traits(model).vocabulary
+    names: Sequence[str] = traits(model).classes or (vocabulary.names if vocabulary else ())
     path = out or name_beside(image, "-adversarial.png")
     _write_pictures(result, maps, names, f"{image.name} and {victim}", path, picture, effects)
     found = bool(result.success[0])
@@ -204,7 +218,10 @@ def _seen_label(look: Oracle, photo: _Photo) -> int:
     answers = look.ask(torch.zeros(1, dtype=torch.int64), photo.pixels[None], "clean")
     if answers.errors:
         raise VictimError(f"{photo.path} could not be classified: {answers.errors[0]}")
-    return int(answers.labels[0])
+    label = int(answers.labels[0])
+    if label < 0:
+        raise VictimError(f"the victim names no label for {photo.path}: give another image")
+    return label
 
 
 def _write_pictures(
@@ -273,6 +290,16 @@ def _sizes(attacked: Tensor, file_size: tuple[int, int]) -> str:
     if (height, width) == file_size:
         return text
     return f"{text}, resized or cropped from {file_size[0]} x {file_size[1]}"
+
+
+def _class_of(text: str, model: Victim) -> int:
+    """The class that a user means; a label that the victim has not named yet gets a number."""
+    from brusle.victim import traits
+
+    said = traits(model)
+    if said.vocabulary is not None:
+        return said.vocabulary.column(text)
+    return class_number(text, said.classes or ())
 
 
 def class_number(text: str, names: Sequence[str]) -> int:

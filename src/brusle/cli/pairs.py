@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from brusle.cli.options import data_option, targets_option, victim_options
+from brusle.cli.options import data_option, targets_option, terms_options, victim_options
 from brusle.cli.output import json_option, print_json, say
+
+if TYPE_CHECKING:
+    from brusle.terms import Terms
 
 
 @click.command()
 @victim_options
+@terms_options
 @data_option
 @click.option("--images", type=click.IntRange(min=1), help="How many images. Default: all.")
 @targets_option
@@ -32,6 +37,7 @@ def command(
     device: str,
     defences: tuple[str, ...],
     timeout: float | None,
+    terms: Terms,
     data: str,
     images: int | None,
     targets: str,
@@ -52,7 +58,7 @@ def command(
     from brusle.names import require_ending
 
     require_ending(out, [".json"])
-    model = None if any_image else VictimSpec(victim, device, defences, timeout).open()
+    model = None if any_image else VictimSpec(victim, device, defences, timeout, terms).open()
     manifest = choose(data, model, images=images, targets=number_or_all(targets), seed=seed)
     manifest.write(out)
     counts = {

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from brusle.cli.options import timeout_option
+from brusle.cli.options import terms_options, timeout_option
 from brusle.cli.output import json_option, print_json, say
+
+if TYPE_CHECKING:
+    from brusle.terms import Terms
 
 
 @click.command()
@@ -23,6 +27,12 @@ from brusle.cli.output import json_option, print_json, say
 @click.option("--data", help="Where the original images are. Default: as the run says.")
 @click.option("--batch-size", type=click.IntRange(min=1), help="Most images per model call.")
 @timeout_option
+@terms_options
+@click.option(
+    "--replay",
+    is_flag=True,
+    help="Ask nobody: take the answers from the journal in RUN, as services' runs have one.",
+)
 @json_option("Print the findings as JSON.")
 def command(
     run: Path,
@@ -32,6 +42,8 @@ def command(
     data: str | None,
     batch_size: int | None,
     timeout: float | None,
+    terms: Terms,
+    replay: bool,
     as_json: bool,
 ) -> int:
     """Look at every row in the folder RUN, and ask the victim again for every success.
@@ -41,6 +53,9 @@ def command(
     budget, get the stored answer, and reach the goal after an 8-bit PNG round trip. Exits with 3
     if something does not hold. A randomised victim is asked once for each, and an answer that
     misses the goal is no failure.
+
+    A service is asked only if you name it with --victim, since that costs money; --replay checks the
+    run by the answers that its journal holds.
 
     A victim, defence or data that run code of others (python:, plugins, programs in files) are not
     opened because the folder names them: name them with --victim, --defence and --data. The run's
@@ -57,6 +72,8 @@ def command(
         device=device,
         batch_size=batch_size,
         timeout=timeout,
+        terms=terms,
+        replay=replay,
     )
     if as_json:
         print_json(found.as_dict())

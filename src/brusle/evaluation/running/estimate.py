@@ -22,7 +22,7 @@ from brusle.verify import draws_of
 from brusle.victim import Victim, traits
 
 LATENCY = 0.2  # seconds of one call, where nobody has measured it
-_USUAL = 0.5  # share of its limit that an attack needs, where nothing is stored
+USUAL = 0.5  # share of its limit that an attack needs, where nothing is stored
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,12 @@ class Effort:
     queries: int
     seconds: float | None
     money: float | None
+
+    def told(self) -> str:
+        """For people."""
+        time = "" if self.seconds is None else f", {_duration(self.seconds)}"
+        money = "" if self.money is None else f", {self.money:.2f}"
+        return f"{self.queries} queries{time}{money}"
 
 
 @dataclass(frozen=True)
@@ -75,8 +81,8 @@ class Estimate:
         done = f", {self.stored} more are stored in {self.folder}" if self.stored else ""
         return [
             f"{self.victim}: {self.attacks} attacks on {self.images} images{done}",
-            f"worst case: {_told(self.worst)}",
-            f"expected:   {_told(self.expected)} ({self.basis})",
+            f"worst case: {self.worst.told()}",
+            f"expected:   {self.expected.told()} ({self.basis})",
             *self.notes,
             "nothing was asked",
         ]
@@ -112,7 +118,7 @@ def estimate(
     worst = clean + sum(n * (s.queries + draws) for s, n in left.items())
     expected = clean + sum(n * (_usual(s, spent.get(s.key, ())) + draws) for s, n in left.items())
     known = any(spent.values())
-    share_text = f"if an attack needs {_USUAL:.0%} of its limit on average"
+    share_text = f"if an attack needs {USUAL:.0%} of its limit on average"
     return Estimate(
         victim.name,
         str(folder or ""),
@@ -153,7 +159,7 @@ def _notes(victim: Victim, worst: int, latency: float) -> list[str]:
 
 def _usual(setting: Setting, queries: Sequence[int]) -> float:
     """Queries of one more attack."""
-    return share(sum(queries), len(queries)) if queries else _USUAL * setting.queries
+    return share(sum(queries), len(queries)) if queries else USUAL * setting.queries
 
 
 def _stored_queries(folder: Path | None) -> dict[str, list[int]]:
@@ -166,12 +172,6 @@ def _stored_queries(folder: Path | None) -> dict[str, list[int]]:
             for key, setting in store.settings_by_key().items()
         }
     return {}
-
-
-def _told(effort: Effort) -> str:
-    time = "" if effort.seconds is None else f", {_duration(effort.seconds)}"
-    money = "" if effort.money is None else f", {effort.money:.2f}"
-    return f"{effort.queries} queries{time}{money}"
 
 
 def _duration(seconds: float) -> str:

@@ -34,9 +34,10 @@ from brusle.evaluation.storing.store import ExaminedRow
 from brusle.names import require_harmless
 from brusle.oracle import Oracle
 from brusle.scores import ABSENT
+from brusle.terms import Terms
 from brusle.verify import holds, image_fault, missed_goal, saved_as_png, top_of
 from brusle.victim import Victim, traits
-from brusle.victims import timed
+from brusle.victims import recorded, timed
 from brusle.victims.fingerprints import fingerprint
 
 _FRESH = -1  # a restart that no attack has: another noise than the run has seen
@@ -113,6 +114,8 @@ def recheck(
     device: str = "auto",
     batch_size: int | None = None,
     timeout: float | None = None,
+    terms: Terms | None = None,
+    replay: bool = False,
 ) -> Recheck:
     """Look at every row of a run folder, and ask the victim again for every success.
 
@@ -126,11 +129,21 @@ def recheck(
         device: where the victim runs.
         batch_size: most images in one call of the victim; None chooses by image size.
         timeout: most seconds that one call of the victim may take.
+        terms: on which terms a service is asked.
+        replay: nobody is asked: the answers are those of the journal in the folder.
     """
     run = Run.open(folder, data)
     with run.store:
-        model = timed(_victim_of(run, victim, device, defences), timeout)
+        if replay:
+            if victim is not None:
+                raise InputError("a replay asks nobody: leave --victim out, or --replay")
+            model: Victim = recorded(None, folder, replay=True)
+        else:
+            model = timed(_victim_of(run, victim, device, defences, terms), timeout)
         _check_weights(run, model)
+        vocabulary = traits(model).vocabulary
+        if vocabulary is not None:
+            vocabulary.begin(run.about.vocabulary)
         run.framed_for = model
         shape = run.shape
         check_fit(run.originals.source, shape, model)
@@ -147,14 +160,20 @@ def recheck(
     return Recheck(model.name, traits(model).randomised, rows, checked, tuple(mismatches))
 
 
-def _victim_of(run: Run, victim: Any, device: str, defences: Sequence[str] | None) -> Victim:
+def _victim_of(
+    run: Run,
+    victim: Any,
+    device: str,
+    defences: Sequence[str] | None,
+    terms: Terms | None,
+) -> Victim:
     """The victim of a run, as `recheck` describes ``victim`` and ``defences``.
 
     What only the run names is opened if that does no more than read data; see
     `brusle.names.require_harmless`.
     """
     if victim is not None and not isinstance(victim, str):
-        return victim_kinds.as_victim(victim, device)
+        return victim_kinds.as_victim(victim, device, terms)
     stored, specs = run.about.victim, run.about.defences
     if victim is None and ":" not in stored:
         raise InputError(
@@ -166,7 +185,7 @@ def _victim_of(run: Run, victim: Any, device: str, defences: Sequence[str] | Non
     if defences is None:
         for spec in specs:
             require_harmless("the run", "defence", spec, defence_kinds.risk(spec))
-    opened = victim_kinds.load_victim(victim or stored, device)
+    opened = victim_kinds.load_victim(victim or stored, device, terms)
     return defence_kinds.defend(opened, specs if defences is None else defences)
 
 
