@@ -61,12 +61,7 @@ class OpenInference(Format):
         ]
 
     def victim(self, url: str) -> str:
-<<<<<<< HEAD
         return with_options(f"oip:{url}/{self.model.name}", scores=self.kind_of_scores)
-=======
-        kind = "" if self.output == "logits" else f"?scores={self.output}"
-        return f"oip:{url}/{self.model.name}{kind}"
->>>>>>> h17-client
 
     def _about(
         self, content: Callable[[], dict[str, Any]]
