@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-Output = Literal["logits", "probabilities"]
+Output = Literal["logits", "probabilities", "confidences"]
 Gives = Literal["scores", "partial", "label"]
 Loss = Literal["ce", "margin", "logit-margin"]
 LossOption = Literal["auto", "ce", "margin", "logit-margin"]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from brusle.errors import InputError
 
@@ -33,6 +34,12 @@ class Vocabulary:
             for other in others:
                 if self._meant.setdefault(plain(other), plain(label)) != plain(label):
                     raise InputError(f"{other!r} is an alias of two labels: leave one out")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
 
     def __len__(self) -> int:
         return len(self._names)

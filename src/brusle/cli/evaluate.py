@@ -138,7 +138,8 @@ def _plan(context: click.Context, config: Path | None) -> Plan:
     from click.core import ParameterSource
 
     from brusle.cli.options import number_or_all
-    from brusle.evaluation.running.plan import Plan, read_yaml
+    from brusle.evaluation.running.plan import Plan
+    from brusle.yaml_files import read_yaml
 
     given = {
         name: value
@@ -150,7 +151,7 @@ def _plan(context: click.Context, config: Path | None) -> Plan:
         given["targets"] = number_or_all(given["targets"])
     if config is None:
         return Plan.of(given)
-    plan = Plan.of(read_yaml(config) | given, str(config))
+    plan = Plan.of(read_yaml(config, "plan") | given, str(config))
     for key, line in plan.risks():
         if key not in given:
             click.echo(f"{config} names the {line}", err=True)

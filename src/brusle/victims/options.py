@@ -24,9 +24,12 @@ _AUTOATTACK = "git+https://github.com/fra31/auto-attack"
 _INSTALL = {
     "autoattack": _AUTOATTACK,
     "pkg_resources": "'setuptools<81'",
+    "python_multipart": '"brusle[serve]"',
     "robustbench": f"robustbench 'setuptools<81' {_AUTOATTACK}",
+    "starlette": '"brusle[serve]"',
     "timm": '"brusle[timm]"',
     "torchvision": '"brusle[torchvision]"',
+    "uvicorn": '"brusle[serve]"',
 }
 
 
