@@ -65,7 +65,7 @@ $(SERVERS)/kserve/.installed: SERVER := kserve==0.21.0
 # pytriton carries Triton's own binary, whose Python backend cannot do with numpy 2
 $(SERVERS)/triton/.installed: SERVER := nvidia-pytriton==0.7.0 numpy==1.26.4
 
-$(SERVERS)/%/.installed: constraints.txt
+$(SERVERS)/%/.installed: constraints.txt Makefile
 	$(PYTHON) -m venv $(@D)
 	@echo "installing $(SERVER) into $(@D) (half a minute, once) ..."
 	$(@D)/bin/python $(INSTALL) $(SERVER) onnxruntime

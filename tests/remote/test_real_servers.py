@@ -6,6 +6,7 @@ They serve the same ONNX file that is the local victim, so rows must be the same
 import http.client
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,11 @@ from real_servers import LEVELS, MODEL, MOST, NAMES, serving
 from tensors import Array, ask, in_binary, in_json, logits
 
 import brusle
+from brusle.evaluation.record import Row
+from brusle.names import Name
 from brusle.victims import OnnxVictim, export_onnx
+from brusle.victims.remote.client import RemoteVictim
+from brusle.victims.remote.kinds import KINDS
 
 pytestmark = pytest.mark.remote
 
@@ -205,3 +210,38 @@ class TestWhatTheyAnswer:
         assert httpx.get(f"{url}/metadata").status_code == 404
         small = httpx.post(f"{url}:predict", json={"instances": images[:, :, :16, :16].tolist()})
         assert small.status_code == 500 and "images" in small.json()["error"]
+
+
+def connect(text: str) -> RemoteVictim:
+    name = Name.parse(text)
+    victim: RemoteVictim = KINDS[name.kind].open(name, torch.device("cpu")).connect()
+    return victim
+
+
+def rows(victim: OnnxVictim | RemoteVictim) -> list[Row]:
+    """What a short attack stores of six images, but for its time and for tries of the format."""
+    attack = brusle.attacks.BruSLe(pixels=5, queries=60)
+    run = brusle.evaluate(victim, "sample", attack, "untargeted", limit=6)
+    (setting,) = run.settings
+    return [replace(row, seconds=0, lost=0) for row in run.stored(setting)]
+
+
+@pytest.fixture(scope="module")
+def expected(local: OnnxVictim) -> list[Row]:
+    expected = rows(local)
+    assert {row.status for row in expected} == {"success", "failed"}
+    return expected
+
+
+class TestAttacks:
+    """An attack on a server stores what the same attack on the local victim stores."""
+
+    def test_open_inference_protocol(self, url: str, name: str, expected: list[Row]) -> None:
+        size = "?size=32" if name == "kserve" else ""  # its metadata do not say
+        assert rows(connect(f"oip:{url}/{MODEL}{size}")) == expected
+
+    def test_8_bit_levels(self, triton: str, expected: list[Row]) -> None:
+        assert rows(connect(f"oip:{triton}/{LEVELS}")) == expected
+
+    def test_tensorflow_serving(self, kserve: str, expected: list[Row]) -> None:
+        assert rows(connect(f"tfserving:{kserve}/{MODEL}?layout=nchw&size=32")) == expected
