@@ -238,7 +238,18 @@ class TestAttacks:
 
     def test_open_inference_protocol(self, url: str, name: str, expected: list[Row]) -> None:
         size = "?size=32" if name == "kserve" else ""  # its metadata do not say
-        assert rows(connect(f"oip:{url}/{MODEL}{size}")) == expected
+        victim = connect(f"oip:{url}/{MODEL}{size}")
+        assert rows(victim) == expected
+        # one image finds out that MLServer reads no raw bytes; with the others nothing is lost
+        assert victim.books.totals.lost == (name == "mlserver")
+
+    def test_in_json(self, triton: str, expected: list[Row]) -> None:
+        assert rows(connect(f"oip:{triton}/{MODEL}?binary=off")) == expected
+
+    def test_a_batch_limit_is_learned_from_the_refusal(
+        self, triton: str, expected: list[Row]
+    ) -> None:
+        assert rows(connect(f"oip:{triton}/{MODEL}?most={MOST + 2}")) == expected
 
     def test_8_bit_levels(self, triton: str, expected: list[Row]) -> None:
         assert rows(connect(f"oip:{triton}/{LEVELS}")) == expected
