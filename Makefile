@@ -62,12 +62,12 @@ $(VENV)/.installed-bench: $(VENV)/.installed
 # each server has an environment of its own; they serve an ONNX file, so none needs torch
 $(SERVERS)/mlserver/.installed: SERVER := mlserver==1.7.1
 $(SERVERS)/kserve/.installed: SERVER := kserve==0.21.0
-# pytriton carries Triton's own binary, whose Python backend cannot do with numpy 2
-$(SERVERS)/triton/.installed: SERVER := nvidia-pytriton==0.7.0 numpy==1.26.4
+# pytriton carries Triton itself, a binary
+$(SERVERS)/triton/.installed: SERVER := nvidia-pytriton==0.7.0
 
 $(SERVERS)/%/.installed: constraints.txt Makefile
 	$(PYTHON) -m venv $(@D)
-	@echo "installing $(SERVER) into $(@D) (half a minute, once) ..."
+	@echo "installing $(SERVER) into $(@D) (about a minute, once) ..."
 	$(@D)/bin/python $(INSTALL) $(SERVER) onnxruntime
 	@touch $@
 
