@@ -49,7 +49,7 @@ class OpenInference(Format):
         ]
 
     def victim(self, url: str) -> str:
-        kind = "" if self.output == "logits" else f"?output={self.output}"
+        kind = "" if self.output == "logits" else f"?scores={self.output}"
         return f"oip:{url}/{self.model.name}{kind}"
 
     def _about(

@@ -28,7 +28,7 @@ class TensorFlowServing(Format):
     def victim(self, url: str) -> str:
         output = self.model.victim.output
         return f"tfserving:{url}/{self.model.name}" + (
-            "" if output == "logits" else f"?output={output}"
+            "" if output == "logits" else f"?scores={output}"
         )
 
     async def _status(self, request: Request) -> Response:
