@@ -19,6 +19,7 @@ from brusle.errors import InputError
 from brusle.replies import Reply
 from brusle.scores import Gives, Output
 from brusle.trouble import kind_of_code, seconds_asked
+from brusle.victims.options import whole_framing
 from brusle.victims.remote.masking import line
 
 Images = NDArray[np.float32]  # (n, c, h, w) in [0, 1]
@@ -120,6 +121,11 @@ class About:
     aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)
     missing: Missing = "floor"
 
+    def of_shape(self, shape: tuple[int, int, int] | None) -> About:
+        """The same for images of this shape, or of any."""
+        framing = None if shape is None else whole_framing((shape[1], shape[2]))
+        return replace(self, shape=shape, framing=framing)
+
 
 Get = Callable[[str], Response | None]  # a page of the service; None if there is none
 
@@ -133,6 +139,7 @@ class Service:
         about: what the service is.
         most_images: most in one call.
         headers: of every request; some are secret.
+        fingerprint: a hash of what answers and how it is asked; not of keys.
         settled: how requests are written is decided. As long as it is not, the first image is sent
             alone, in the format that is tried; `settle` says how that went.
         success: statuses of HTTP that an answer has.
@@ -147,19 +154,17 @@ class Service:
     def __init__(self, address: str, about: About, most_images: int = 1, **options: Any) -> None:
         self.address, self.about, self.most_images = address, about, most_images
         self.headers: dict[str, str] = {}
-        self._options = options
+        facts = json.dumps([self.kind, address, options], sort_keys=True, default=str)
+        self.fingerprint = hashlib.sha256(facts.encode()).hexdigest()[:16]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.address!r})"
 
-    @property
-    def fingerprint(self) -> str:
-        """A hash of what answers and how it is asked; not of keys."""
-        facts = json.dumps([self.kind, self.address, self._options], sort_keys=True, default=str)
-        return hashlib.sha256(facts.encode()).hexdigest()[:16]
+    def unlock(self) -> None:
+        """Read keys, and what else the environment says; nothing is sent."""
 
     def prepare(self, get: Get) -> None:
-        """Read what the service says of itself, and credentials; nothing is spent."""
+        """Read what the service says of itself, which costs nothing."""
 
     def settle(self, worked: bool) -> None:
         """The first call in the format that is tried worked, or it did not: take the other."""
@@ -175,13 +180,17 @@ class Service:
         """The request as it is sent now; signatures are not valid for long."""
         return call
 
+    def judge(self, response: Response) -> None:
+        """Raise `Failure` if the status is not that of an answer."""
+        check_status(response, self.success, self.retry)
+
     def replies(self, response: Response, count: int) -> list[Reply]:
         """Replies to ``count`` images; raises `Failure` if there are none."""
         raise NotImplementedError
 
     def extracted(self, response: Response, count: int) -> list[Reply]:
         """Replies to ``count`` images, checked: finite numbers, and one for each image."""
-        check_status(response, self.success, self.retry)
+        self.judge(response)
         try:
             replies = self.replies(response, count)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):

@@ -41,11 +41,9 @@ class Transport:
 
     Args:
         url: of the service.
-        most_bytes: most bytes of a response.
     """
 
-    def __init__(self, url: str, most_bytes: int = MOST_BYTES) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, url: str) -> None:
         self._client = httpx.AsyncClient(
             timeout=None,  # each call has one time limit for the whole of it
             limits=httpx.Limits(max_connections=None, keepalive_expiry=_IDLE),
@@ -116,10 +114,10 @@ class Transport:
         decode = _decoder(encoding)
         body = bytearray()
         async for chunk in chunks:
-            body += decode(chunk, self._most_bytes + 1 - len(body))
-            if len(body) > self._most_bytes:
-                most = self._most_bytes / 2**20
-                raise Failure("nonsense", f"its answer is longer than {most:g} MB")
+            body += decode(chunk, MOST_BYTES + 1 - len(body))
+            if len(body) > MOST_BYTES:
+                limit = MOST_BYTES / 2**20
+                raise Failure("nonsense", f"its answer is longer than {limit:g} MB")
         return bytes(body)
 
 
