@@ -55,7 +55,8 @@ def test_faults_are_booked_exactly(served: Served, images: Tensor, sleeps: Sleep
         return response({"error": "busy"}, kind) if isinstance(kind, int) else kind
 
     server = served(answer)
-    victim = connect(one_each(server), Terms(concurrency=4), sleep=sleeps)
+    terms = Terms(concurrency=4, retries=100, patience=1e6)  # which call meets what is chance
+    victim = connect(one_each(server), terms, sleep=sleeps)
     consultation = victim.consult(images, torch.arange(40))
     assert torch.allclose(consultation.scores, expected(images))
     sent, answered, refused, lost = totals(victim)

@@ -12,7 +12,7 @@ from brusle.victims.remote.service import Images, levels
 
 Layout = Literal["nchw", "nhwc"]
 Numbers = Literal["float32", "uint8"]
-_CHANNELS = (1, 3, 4)
+_CHANNELS = (3, 1, 4)  # the likeliest first
 
 
 def laid_out(images: Images, layout: Layout, numbers: Numbers) -> NDArray[Any]:
@@ -23,9 +23,10 @@ def laid_out(images: Images, layout: Layout, numbers: Numbers) -> NDArray[Any]:
 
 def find_layout(axes: Sequence[int], otherwise: Layout) -> Layout:
     """The order of three axes whose sizes are known, by which may be that of the channels."""
-    if len(axes) != 3 or (axes[0] in _CHANNELS) == (axes[2] in _CHANNELS):
-        return otherwise
-    return "nchw" if axes[0] in _CHANNELS else "nhwc"
+    for channels in _CHANNELS:
+        if len(axes) == 3 and (axes[0] == channels) != (axes[2] == channels):
+            return "nchw" if axes[0] == channels else "nhwc"
+    return otherwise
 
 
 def find_shape(axes: Sequence[int], layout: Layout) -> tuple[int, int, int] | None:

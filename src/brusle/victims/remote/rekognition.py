@@ -59,6 +59,7 @@ class Rekognition(Service):
     """
 
     kind = "rekognition"
+    signs = True
 
     def __init__(
         self, address: str, about: About, region: str, most_labels: int, least: float
@@ -105,10 +106,8 @@ class Rekognition(Service):
             except (Failure, KeyError, TypeError):
                 name = ""
             reason = f"HTTP 400 {name[:60]}: {spoken(response)}"
-            if _BUSY.search(name):
-                raise Failure("busy", reason, status=400)
-            if _REFUSED.search(name):
-                raise Failure("refused", reason, status=400)
+            busy, refused = _BUSY.search(name), _REFUSED.search(name)
+            raise Failure("busy" if busy else "refused" if refused else "image", reason)
         super().judge(response)
 
     def replies(self, response: Response, count: int) -> list[Reply]:
