@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from asking import Sleeps, connect
-from hostile import Hostile, Request, response
+from hostile_services import Hostile, Request, response
 from torch import Tensor
 
 from brusle.errors import BrusleError
