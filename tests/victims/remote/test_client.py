@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from asking import Sleeps, connect, totals
-from hostile import CLASSES, METADATA, Hostile, Request, response, scored, scores_of
+from hostile_services import CLASSES, METADATA, Hostile, Request, response, scored, scores_of
 from torch import Tensor
 
 from brusle.errors import InputError, VictimError, VictimUnavailable

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from asking import Sleeps, connect, opened, totals
-from hostile import Hostile, Request, response
+from hostile_services import Hostile, Request, response
 from torch import Tensor
 
 import brusle

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from asking import Sleeps, connect, opened, totals
-from hostile import METADATA, Hostile, Request, response, scored, scores_of
+from hostile_services import METADATA, Hostile, Request, response, scored, scores_of
 from torch import Tensor
 
 from brusle.errors import InputError, VictimUnavailable

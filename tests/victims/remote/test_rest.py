@@ -11,7 +11,7 @@ import pytest
 import torch
 import yaml
 from asking import Sleeps, connect, opened, totals
-from hostile import Hostile, response
+from hostile_services import Hostile, response
 from PIL import Image
 from torch import Tensor
 

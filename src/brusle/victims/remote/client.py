@@ -250,5 +250,5 @@ class _Line:
 
 def hang_up(loop: asyncio.AbstractEventLoop, transport: Transport) -> None:
     """Close connections, from any thread."""
-    if loop.is_running():
+    if loops.is_mine(loop):
         asyncio.run_coroutine_threadsafe(transport.close(), loop)

@@ -263,8 +263,9 @@ class Errand:
         return pause
 
     async def _send(self, call: Call, booking: Booking) -> Response:
-        signed = self._service.signed(call)
-        response = await self._wire.transport.send(signed, self._terms.timeout, booking.open)
+        if self._service.signs:
+            call = await _aside(self._service.signed, call)
+        response = await self._wire.transport.send(call, self._terms.timeout, booking.open)
         refuse_redirect(response, call.url)
         return response
 

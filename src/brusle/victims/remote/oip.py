@@ -195,7 +195,7 @@ class Oip(Service):
             raise Failure("image", str(head["error"])[:160])
         scores, version = None, str(head.get("model_version") or "")
         for tensor in head["outputs"]:
-            size = tensor.get("parameters", {}).get("binary_data_size")
+            size = (tensor.get("parameters") or {}).get("binary_data_size")  # null from KServe
             piece, raw = (raw[:size], raw[size:]) if size is not None else (b"", raw)
             if self.tensors.output in (None, tensor["name"]):
                 scores = _numbers(tensor, piece if size is not None else None)

@@ -59,6 +59,7 @@ class Rekognition(Service):
     """
 
     kind = "rekognition"
+    signs = True
 
     def __init__(
         self, address: str, about: About, region: str, most_labels: int, least: float

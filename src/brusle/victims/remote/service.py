@@ -20,7 +20,7 @@ from brusle.replies import Reply
 from brusle.scores import Gives, Output
 from brusle.trouble import kind_of_code, seconds_asked
 from brusle.victims.options import whole_framing
-from brusle.victims.remote.masking import line
+from brusle.victims.remote.masking import line, masked
 
 Images = NDArray[np.float32]  # (n, c, h, w) in [0, 1]
 Missing = float | Literal["floor"]
@@ -64,7 +64,7 @@ class Response:
         try:
             return json.loads(self.content)
         except (ValueError, RecursionError):
-            said = line(self.content[:400].decode(errors="replace"), 60)
+            said = line(self.content[:4000].decode(errors="replace"), 60)
         what = "a web page" if said.lower().startswith(("<!doctype", "<html")) else repr(said)
         raise Failure("nonsense", f"it answered {what if said else 'nothing'} instead of JSON")
 
@@ -142,12 +142,14 @@ class Service:
         fingerprint: a hash of what answers and how it is asked; not of keys.
         settled: how requests are written is decided. As long as it is not, the first image is sent
             alone, in the format that is tried; `settle` says how that went.
+        signs: requests are signed, which may take a while.
         success: statuses of HTTP that an answer has.
         retry: statuses that are the service's trouble, beyond the usual ones.
     """
 
     kind = ""
     settled = True
+    signs = False
     success: frozenset[int] = frozenset({200})
     retry: frozenset[int] = frozenset()
 
@@ -158,7 +160,7 @@ class Service:
         self.fingerprint = hashlib.sha256(facts.encode()).hexdigest()[:16]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.address!r})"
+        return f"{type(self).__name__}({masked(self.address)!r})"
 
     def unlock(self) -> None:
         """Read keys, and what else the environment says; nothing is sent."""
@@ -196,7 +198,7 @@ class Service:
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
             replies = None  # the exception may quote the body
         if replies is None:
-            said = line(response.content[:400].decode(errors="replace"), 80)
+            said = line(response.content[:4000].decode(errors="replace"), 80)
             raise Failure("nonsense", f"it answered what is not in its format: {said}")
         if len(replies) != count:
             raise Failure("nonsense", f"it answered {len(replies)} rows for {count} images")
@@ -233,7 +235,7 @@ def check_status(
 
 def spoken(response: Response) -> str:
     """What an error of a service says, in a short line."""
-    text = response.content[:2000].decode(errors="replace")
+    text = response.content[:4000].decode(errors="replace")
     try:
         said = json.loads(response.content)
     except (ValueError, RecursionError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import zlib
 from collections.abc import AsyncIterator, Callable
 from http.cookiejar import DefaultCookiePolicy
@@ -14,7 +15,7 @@ import httpx
 from brusle.errors import first_line
 from brusle.version import __version__
 from brusle.victims.remote.authorisation import is_loopback, origin
-from brusle.victims.remote.masking import line
+from brusle.victims.remote.masking import Masking, line
 from brusle.victims.remote.service import Call, Failure, Response
 
 MOST_BYTES = 32 * 2**20
@@ -30,6 +31,8 @@ _NOTHING_SENT = (
     httpx.InvalidURL,
 )
 Leaving = Callable[[], None]
+for _logger in ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.proxy"):
+    logging.getLogger(_logger).addFilter(Masking())
 
 
 class Transport:

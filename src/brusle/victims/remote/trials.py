@@ -73,8 +73,9 @@ def _body(content: bytes) -> str:
 
 
 def _short(text: str) -> str:
+    text = masked(text)  # before a key is cut into one that is not known
     text = _LETTERS.sub(lambda found: f"{found[0][:24]}...({len(found[0]):,} letters)", text)
-    text = masked(_NUMBERS.sub(r"\1...", text))
+    text = _NUMBERS.sub(r"\1...", text)
     lines = [shown(part) for part in text.splitlines()]
     whole = "\n".join(lines)
     return whole if len(whole) <= _MOST else whole[:_MOST] + "..."
