@@ -97,10 +97,10 @@ def stop_after(
     return ended(process)
 
 
-def net(request: Request) -> bytes:
+def net(request: Request, name: str = NET) -> bytes:
     """The net's answer, of a service in this process that misbehaves otherwise."""
     pixels = torch.from_numpy(request.pixels().astype("f4"))
-    scores = _victim()(pixels).double()
+    scores = _victim(name)(pixels).double()
     tensor = {"name": "scores", "datatype": "FP64", "shape": list(scores.shape)}
     return response({"outputs": [tensor | {"data": scores.flatten().tolist()}]})
 
@@ -118,8 +118,8 @@ def name_of(server: Hostile) -> str:
 
 
 @functools.cache
-def _victim() -> Victim:
-    return load_victim(NET, "cpu")
+def _victim(name: str) -> Victim:
+    return load_victim(name, "cpu")
 
 
 def lines(books: Path) -> list[dict[str, Any]]:
