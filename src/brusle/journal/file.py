@@ -10,8 +10,8 @@ import json
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any
 
@@ -75,10 +75,9 @@ class JournalFile:
         with self.explained(), self._turn:
             return self._connection.execute(query, values).fetchall()
 
-    def scan(self, query: str) -> Iterator[tuple[Any, ...]]:
-        """What is found, one after the other, before anybody writes."""
-        with self.explained(), closing(self._connection.execute(query)) as found:
-            yield from found
+    def scan(self, query: str) -> Iterable[tuple[Any, ...]]:
+        """What is found, one row after the other, before anybody writes."""
+        return self._connection.execute(query)
 
     def hand_in(self, changes: Changes) -> Ticket:
         """Have changes written with whatever is written next, in the order of these calls."""
