@@ -138,7 +138,7 @@ class Answers:
 
     def note(self, replies: Mapping[Key, Reply]) -> dict[Key, Reply]:
         """Write answers, and return them as they will be found, but for what they have cost."""
-        stored = {key: _as_stored(reply) for key, reply in replies.items()}
+        stored = {key: as_stored(reply) for key, reply in replies.items()}
         self._writer.write(_ADD, stored.items())
         return stored
 
@@ -162,7 +162,7 @@ def _label(row: Sequence[Any], expected: int) -> tuple[str, str]:
     return label, title
 
 
-def _as_stored(reply: Reply) -> Reply:
+def as_stored(reply: Reply) -> Reply:
     """A reply as a file can hold it: text is Unicode, and numbers are no narrower than float32."""
     return replace(
         reply,
