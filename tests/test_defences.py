@@ -1,6 +1,7 @@
 """Defences: what they do to images and scores, and what attacks, ledger and result make of it."""
 
 import io
+import math
 
 import numpy as np
 import pytest
@@ -72,7 +73,7 @@ def test_scores_are_rounded_cut_to_the_best_and_to_the_label() -> None:
     rounded = defences.RoundScores(victim, 1)
     assert rounded(images).tolist() == [[0.6, 0.3, 0.1], [0.2, 0.1, 0.7]]
     top = defences.TopScores(victim, 2)
-    assert top(images).tolist() == [[0.612, 0.284, 0], [0.2, 0, 0.7]]
+    assert top(images).tolist() == [[0.612, 0.284, -math.inf], [0.2, -math.inf, 0.7]]
     label = defences.LabelOnly(victim)
     assert label(images).tolist() == [[1, 0, 0], [0, 0, 1]]
     assert [traits(v).gives for v in (rounded, top, label)] == ["scores", "partial", "label"]

@@ -8,11 +8,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from brusle import defences
+from brusle.answers import SEVERAL
 from brusle.attacks.pgd0 import PGD0
 from brusle.attacks.sigma_zero import SigmaZero
 from brusle.errors import InputError, VictimError
 from brusle.goals import Goal
-from brusle.oracle import SEVERAL, Oracle
+from brusle.oracle import Oracle
 from brusle.problems import Problems, flatten_pixels
 from brusle.scores import Loss, Scores
 from brusle.search import Feedback

@@ -49,7 +49,7 @@ LEVELS = (  # the lowest first: a layer may import those of lower levels
         Layer("victims", beside=("data", "zoo")),
         Layer("defences", beside=("victims",)),
     ),
-    (Layer("evaluation.record"),),
+    (Layer("serving"), Layer("evaluation.record")),
     (Layer("evaluation.statistics"),),
     (Layer("evaluation.storing"),),
     (Layer("evaluation.running"),),

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from brusle.answers import Answers
 from brusle.goals import Goal
 from brusle.ledger import Column
-from brusle.oracle import Answers
 from brusle.problems import Candidates, Dense, Edits, changed_pixels, flatten_pixels
 from brusle.rows import Rows
-from brusle.scores import Scores
+from brusle.scores import Scores, top_labels, widened
 from brusle.search import Feedback, Round, Search, SearchAttack
 from brusle.victim import traits
 
@@ -98,7 +98,8 @@ class Stage:
         self.behaviour, self.on_finished = attack.behaviour, on_finished
         self.oracle, self.device = session.oracle, session.oracle.victim.device
         targeted = session.problems.targets is not None
-        self.goal = Goal(targeted, attack.loss_for(targeted, self.oracle.meaning))
+        loss = attack.loss_for(targeted, self.oracle.meaning)
+        self.goal = Goal(targeted, loss, session.success)
         self.rows, self.problems = rows, session.problems
         self.result = session.best(rows)
         if self.behaviour.needs_start:
@@ -144,6 +145,7 @@ class Stage:
         has = starts.labels[self.rows] >= 0
         rows = self.rows[has]
         pixels = changed_pixels(starts.images[rows], self.problems.images[rows])
+        self.result.scores = widened(self.result.scores, starts.scores.shape[1])
         self.result.images[has] = starts.images[rows]
         self.result.labels[has] = starts.labels[rows]
         self.result.scores[has] = starts.scores[rows]
@@ -208,6 +210,7 @@ class Stage:
         search, step = batch.search, batch.step
         initial, returnable = search.initial(step), search.returnable(step)
         answers = self._ask(batch, candidates, initial)
+        self._make_room(batch)
         feedback = self._feedback(batch, answers)
         search.tell(step, feedback)
         self._show(batch, candidates, feedback)
@@ -234,12 +237,23 @@ class Stage:
         answers.require_one()
         return answers
 
+    def _make_room(self, *batches: _Batch) -> None:
+        """The victim may have named labels that it had never named before."""
+        columns = self.oracle.classes or 0
+        self.result.scores = widened(self.result.scores, columns)
+        for batch in batches:
+            batch.best_scores = widened(batch.best_scores, columns)
+
     def _feedback(self, batch: _Batch, answers: Answers) -> Feedback:
         """What the search may know: an attack that needs labels gets labels."""
         scores: Scores = answers.labels_only if self.behaviour.needs == "labels" else answers
+        listed = self.session.listed
+        if listed is not None:
+            listed = listed[batch.rows].to(self.device)
+        aims = (batch.labels, batch.targets, listed)
         return Feedback(
-            self.goal.losses(scores, batch.labels, batch.targets),
-            self.goal.reached(scores, batch.labels, batch.targets),
+            self.goal.losses(scores, *aims),
+            self.goal.reached(scores, *aims),
             scores,
             None if answers.gradient is None else flatten_pixels(answers.gradient),
             traits(self.oracle.victim).randomised,
@@ -267,7 +281,8 @@ class Stage:
     def _loss_of_rows(self, scores: Scores, rows: Tensor) -> Tensor:
         device, asked = scores.values.device, self.problems[rows]
         targets = None if asked.targets is None else asked.targets.to(device)
-        return self.goal.losses(scores, asked.labels.to(device), targets)
+        listed = None if self.session.listed is None else self.session.listed[rows].to(device)
+        return self.goal.losses(scores, asked.labels.to(device), targets, listed)
 
     def _record(self, batch: _Batch, slots: Tensor) -> None:
         """Write down what was found for the finished problems in ``slots``."""
@@ -275,7 +290,7 @@ class Stage:
         best = batch.best.pick(there).render(batch.images[there], self.problems.shape)
         self.result.images[done] = best.cpu()
         self.result.scores[done] = batch.best_scores[there].cpu()
-        self.result.labels[done] = self.result.scores[done].argmax(1)
+        self.result.labels[done] = top_labels(self.result.scores[done])
         self.result.losses[done] = batch.best_loss[there].cpu()
         self.session.outcome.times[batch.rows[slots]] += time.monotonic() - batch.began[slots]
         self.unsettled.append(done)
@@ -289,6 +304,7 @@ class Stage:
         self.settle(at_least=SETTLE_AT_ONCE)
         while len(slots) and len(fresh := self._next(len(slots))):
             joined, slots = slots[: len(fresh)], slots[len(fresh) :]
+            self._make_room(batch, fresh)
             batch.replace(joined, fresh)
             finished[joined] = False
         if len(slots) == 0:

@@ -26,11 +26,13 @@ from brusle.errors import InputError, VictimError
 from brusle.foreign import foreign_code, load_plugin
 from brusle.names import Name, plain_value
 from brusle.registry import Kind, Registry
-from brusle.scores import Gives, Output
+from brusle.scores import ABSENT, Gives, Missing, Output
 from brusle.trouble import Patience
 from brusle.victim import Victim, call_victim, traits
 from brusle.victims.factories import returned_victim
+from brusle.victims.recording import Recorded
 from brusle.victims.wrappers import VictimView
+from brusle.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,14 @@ class Defence:
     @property
     def classes(self) -> Sequence[str] | None:
         return traits(self.victim).classes
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        return traits(self.victim).vocabulary
+
+    @property
+    def missing(self) -> Missing:
+        return traits(self.victim).missing
 
     @property
     def shape(self) -> tuple[int, int, int] | None:
@@ -211,7 +221,7 @@ class RoundScores(Defence):
 
 @dataclass(frozen=True)
 class TopScores(Defence):
-    """The probabilities of the best ``k`` classes; those of all others are given as 0."""
+    """The probabilities of the best ``k`` classes; all others are absent."""
 
     k: int = 5
 
@@ -233,7 +243,56 @@ class TopScores(Defence):
     def after(self, scores: Tensor) -> Tensor:
         scores = _probabilities(scores, self.victim.output)
         values, index = scores.topk(min(self.k, scores.shape[1]))
-        return torch.zeros_like(scores).scatter(1, index, values)
+        others = 0.0 if self.gives == "label" else ABSENT
+        return torch.full_like(scores, others).scatter(1, index, values)
+
+
+@dataclass(frozen=True)
+class Confidences(Defence):
+    """A list of labels with confidences that do not sum to one, as cloud services give it.
+
+    A class of probability p has the confidence p / (p + ``half``). Labels that are not listed score
+    minus infinity, and the list may be empty.
+
+    Attributes:
+        half: the probability whose confidence is one half.
+        least: the lowest confidence that is listed.
+        most: how many labels are listed at most, the best ones.
+    """
+
+    half: float = 0.01
+    least: float = 0.5
+    most: int = 10
+
+    def __post_init__(self) -> None:
+        _require(self.half > 0, f"confidences needs a half above 0, not {self.half}")
+        _require(0 <= self.least <= 1, f"confidences are from 0 to 1, the least is {self.least}")
+        good = isinstance(self.most, int) and self.most >= 1
+        _require(good, f"confidences lists 1 label or more, not {self.most}")
+        _require(
+            self.victim.output != "confidences",
+            f"{self.victim.name} gives confidences already: leave confidences out",
+        )
+
+    @property
+    def label(self) -> str:
+        return f"confidences:{self.half},{self.least},{self.most}"
+
+    @property
+    def output(self) -> Output:
+        return "confidences"
+
+    @property
+    def gives(self) -> Gives:
+        return "label" if traits(self.victim).gives == "label" else "partial"
+
+    def after(self, scores: Tensor) -> Tensor:
+        # what the wrapped victim does not list has no probability that anybody knows
+        chances = _probabilities(scores.double(), self.victim.output).clamp_min(0)
+        confidences = chances / (chances + self.half)
+        values, index = confidences.topk(min(self.most, scores.shape[1]))
+        values = values.masked_fill(values < self.least, -torch.inf)
+        return torch.full_like(confidences, -torch.inf).scatter(1, index, values)
 
 
 @dataclass(frozen=True)
@@ -274,8 +333,9 @@ def make(spec: str, victim: Victim) -> Victim:
 
     Args:
         spec: ``rnd:0.02``, which is ``rnd?sigma=0.02``; ``median:3``, ``jpeg:75``, ``round:2``,
-            ``topk:5``, ``label``, or the name of a plugin (entry point group ``brusle.defences``,
-            called with the victim, the numbers behind the colon and the options).
+            ``topk:5``, ``confidences:0.01,0.5,10``, ``label``, or the name of a plugin (entry point
+            group ``brusle.defences``, called with the victim, the numbers behind the colon and the
+            options).
         victim: the victim to defend.
     """
     name = Name.parse(spec)
@@ -295,9 +355,8 @@ def taken_apart(victim: Victim) -> tuple[Victim, tuple[str, ...]]:
         inner = victim.victim if isinstance(victim, Defence) else victim.behind
         behind, labels = taken_apart(inner)
         return behind, (*labels, victim.label)
-    if (
-        isinstance(victim, VictimView) and victim.name == victim.victim.name
-    ):  # a time limit, no name
+    # a time limit or a journal is no other victim
+    if isinstance(victim, VictimView | Recorded) and victim.name == victim.victim.name:
         return taken_apart(victim.victim)
     return victim, ()
 
@@ -362,6 +421,7 @@ DEFENCES: dict[str, type[Defence]] = {
     "jpeg": Jpeg,
     "round": RoundScores,
     "topk": TopScores,
+    "confidences": Confidences,
     "label": LabelOnly,
 }
 REGISTRY: Registry[Callable[[Name, Victim], Victim]] = Registry(

@@ -28,11 +28,14 @@ class VictimUnavailable(VictimError):  # noqa: N818 - it says what an error woul
 
     Attributes:
         retry_after: seconds after which to ask again, if known.
+        final: whoever raises it has been patient already, and the message says everything.
     """
 
-    def __init__(self, message: str = "", retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str = "", retry_after: float | None = None, final: bool = False
+    ) -> None:
         super().__init__(message)
-        self.retry_after = retry_after
+        self.retry_after, self.final = retry_after, final
 
 
 class DataError(BrusleError):

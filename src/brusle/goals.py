@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from brusle.errors import InputError
-from brusle.scores import Loss, Scores
+from brusle.scores import ABSENT, Loss, Scores
+
+Success = Literal["top1", "absent", "new"]
 
 
 @dataclass(frozen=True)
@@ -19,35 +21,80 @@ class Goal:
     Losses, to be minimised:
 
     * ``"ce"``: cross-entropy to the target; untargeted, the log-probability of the label.
-    * ``"margin"``: of softmax scores, best other class minus target; untargeted, label minus
-      best other class.
+    * ``"margin"``: of softmax scores, or of confidences, best other class minus target;
+      untargeted, label minus best other class.
     * ``"logit-margin"``: the same on logits.
+
+    What counts as a success:
+
+    * ``"top1"``: the target is on top, or the label is not any more.
+    * ``"absent"``: the label has left the list. Its own score is the loss.
+    * ``"new"``: what is on top was not in the list of the clean image. The loss is the margin
+      between the best of that list and the best of all others.
     """
 
     targeted: bool
     loss: Loss
+    success: Success = "top1"
 
     def __post_init__(self) -> None:
-        if self.loss not in get_args(Loss):
-            known = ", ".join(get_args(Loss))
-            raise InputError(f"unknown loss {self.loss!r}: choose from {known}")
+        for what, word, words in (("loss", self.loss, Loss), ("success", self.success, Success)):
+            if word not in get_args(words):
+                known = ", ".join(get_args(words))
+                raise InputError(f"unknown {what} {word!r}: choose from {known}")
+        if self.targeted and self.success != "top1":
+            raise InputError(
+                f"success {self.success!r} is for untargeted attacks: a target is reached when it "
+                f"is on top"
+            )
 
-    def losses(self, scores: Scores, labels: Tensor, targets: Tensor | None) -> Tensor:
-        """``(n,)`` float64 losses."""
+    def losses(
+        self,
+        scores: Scores,
+        labels: Tensor,
+        targets: Tensor | None,
+        listed: Tensor | None = None,
+    ) -> Tensor:
+        """``(n,)`` float64 losses.
+
+        Args:
+            scores: what the victim said.
+            labels: ``(n,)`` true labels.
+            targets: ``(n,)`` labels to reach, if targeted.
+            listed: ``(n, classes)`` bool: the list of the clean image, for the success "new".
+        """
         values, meaning = scores.values, scores.meaning
-        aim = self._aim(labels, targets)
-        if self.loss == "ce":
-            loss = -_of_class(meaning.log_probabilities(values), aim)
-        elif self.loss == "margin":
-            loss = _behind(meaning.log_probabilities(values).exp(), aim)
-        else:
-            loss = _behind(meaning.logits(values), aim)
+        if self.success == "top1" and self.loss == "ce":
+            loss = -_of_class(meaning.log_probabilities(values), self._aim(labels, targets))
+            return loss if self.targeted else -loss
+        terms = {
+            "ce": meaning.log_probabilities,
+            "margin": meaning.shares,
+            "logit-margin": meaning.logits,
+        }[self.loss](values)
+        if self.success == "absent":
+            return _of_class(terms, labels)
+        if self.success == "new":
+            return -_above(terms, _old(labels, listed, terms.shape[1]))
+        loss = _behind(terms, self._aim(labels, targets))
         return loss if self.targeted else -loss
 
-    def reached(self, scores: Scores, labels: Tensor, targets: Tensor | None) -> Tensor:
-        """``(n,)`` bool. A tie between two classes is not a success."""
-        behind = _behind(scores.values, self._aim(labels, targets))
-        return behind < 0 if self.targeted else behind > 0
+    def reached(
+        self,
+        scores: Scores,
+        labels: Tensor,
+        targets: Tensor | None,
+        listed: Tensor | None = None,
+    ) -> Tensor:
+        """``(n,)`` bool; arguments as in `losses`. A tie between two classes is not a success."""
+        values = scores.values
+        gone = _of_class(values, labels) == ABSENT
+        if self.success == "absent":
+            return gone
+        if self.success == "new":
+            return _above(values, _old(labels, listed, values.shape[1])) > 0
+        behind = _behind(values, self._aim(labels, targets))
+        return behind < 0 if self.targeted else (behind > 0) | gone
 
     def _aim(self, labels: Tensor, targets: Tensor | None) -> Tensor:
         if not self.targeted:
@@ -65,3 +112,22 @@ def _behind(scores: Tensor, classes: Tensor) -> Tensor:
     """``(n,)``: by how much classes score less than the best of all others."""
     others = scores.scatter(1, classes[:, None], -torch.inf)
     return others.amax(1) - _of_class(scores, classes)
+
+
+def _above(scores: Tensor, old: Tensor) -> Tensor:
+    """``(n,)``: by how much the best of the labels that are not ``old`` is above the best that is.
+
+    Minus infinity where there is no other label.
+    """
+    best_new = scores.masked_fill(old, -torch.inf).amax(1)
+    best_old = scores.masked_fill(~old, -torch.inf).amax(1)
+    return torch.where(best_new == -torch.inf, best_new, best_new - best_old)
+
+
+def _old(labels: Tensor, listed: Tensor | None, columns: int) -> Tensor:
+    """``(n, columns)`` bool: what was in the list of the clean image; the label in any case."""
+    if listed is None:
+        raise InputError("success 'new' needs the list of the clean image")
+    old = torch.zeros(len(labels), columns, dtype=torch.bool, device=labels.device)
+    old[:, : listed.shape[1]] = listed
+    return old.scatter(1, labels[:, None], True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,6 +24,9 @@ class Ledger:
     """Queries per problem, by what they were for. The budget covers ``initial + search``.
 
     ``lost`` and ``backward`` are no queries: images without a usable answer, and gradients.
+    ``replayed`` says how many of the queries were answered from a journal: they count as queries
+    and cost nothing. What is replayed depends on when a run was interrupted, not on the attack, so
+    that it is no column of a row.
     """
 
     clean: Tensor
@@ -31,11 +35,18 @@ class Ledger:
     verify: Tensor
     lost: Tensor
     backward: Tensor
+    replayed: Tensor
 
     @classmethod
     def empty(cls, problems: int) -> Ledger:
         """A ledger of zeros."""
-        return cls(*(torch.zeros(problems, dtype=torch.int64) for _ in COLUMNS))
+        return cls.of(lambda _: torch.zeros(problems, dtype=torch.int64))
+
+    @classmethod
+    def of(cls, column: Callable[[str], Tensor]) -> Ledger:
+        """A ledger of these columns; nothing in it was replayed."""
+        columns = {name: column(name) for name in COLUMNS}
+        return cls(**columns, replayed=torch.zeros_like(columns["clean"]))
 
     @property
     def attack(self) -> Tensor:

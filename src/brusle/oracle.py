@@ -11,26 +11,31 @@ A call that fails for the victim's trouble (`brusle.trouble`) is made again, wit
 that results are those of a victim without trouble.
 
 A victim gets a copy of the images: whatever it does to them, nobody else's change.
+
+A victim that keeps books (`brusle.replies`) says itself which images it refused, how often it sent
+one in vain, and what it answered from a journal. The set of its labels may grow: answers have more
+columns then than those before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from brusle import calls, rng
+from brusle.answers import Answers
 from brusle.errors import BrusleError, InputError, VictimError, VictimUnavailable, first_line
 from brusle.ledger import BudgetError, Column, Ledger
-from brusle.scores import Scores
+from brusle.replies import Consultation
+from brusle.scores import ABSENT, Scores, widened
 from brusle.trouble import find_trouble, patiently
-from brusle.victim import Victim, call_victim, check_eot, meaning_of, traits
+from brusle.victim import Victim, call_victim, check_eot, meaning_of, require_scores, traits
 
-SEVERAL = 8  # images that fail together are the victim's trouble; fewer may all be bad ones
 LossOfRows = Callable[[Scores, Tensor], Tensor]
 
 
@@ -49,49 +54,45 @@ class Memory(Protocol):
 
 
 @dataclass(frozen=True)
-class Answers(Scores):
-    """What the victim said to one batch: its scores, NaN in the rows that have an error.
+class _Question:
+    """Images that are put to the victim, one for each problem.
 
     Attributes:
-        errors: position in the batch to the reason why it has no scores.
-        gradient: ``(n, c, h, w)`` of the loss that was asked for, if one was.
+        rows: ``(n,)`` problem numbers.
+        images: ``(n, c, h, w)``.
+        keys: ``(n,)``: what a victim's noise depends on.
+        slope_of: a loss whose gradient is wanted as well.
+        again: a second look, which no journal answers from the first.
     """
 
-    errors: dict[int, str] = field(default_factory=dict)
+    rows: Tensor
+    images: Tensor
+    keys: Tensor
+    slope_of: LossOfRows | None = None
+    again: bool = False
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def pick(self, some: Tensor | slice) -> _Question:
+        """Some of the images."""
+        rows, images, keys = self.rows[some], self.images[some], self.keys[some]
+        return replace(self, rows=rows, images=images, keys=keys)
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What one call of the victim returned.
+
+    Attributes:
+        scores: ``(n, classes)``.
+        gradient: likewise, if it was asked for.
+        books: what else a victim says that keeps books.
+    """
+
+    scores: Tensor
     gradient: Tensor | None = None
-
-    @property
-    def labels(self) -> Tensor:
-        """``(n,)`` predicted labels; -1 in the rows that have an error."""
-        labels = torch.full((len(self.values),), -1, device=self.values.device)
-        if self.values.shape[1]:
-            labels = self.values.argmax(1)
-        labels[list(self.errors)] = -1
-        return labels
-
-    def require_one(self) -> None:
-        """Raise if none of `SEVERAL` images or more has an answer: that says nothing of them."""
-        if len(self.values) >= SEVERAL and self.common_error is not None:
-            raise VictimUnavailable(
-                f"none of {len(self.values)} images was answered: {self.common_error}"
-            )
-
-    @property
-    def common_error(self) -> str | None:
-        """Why no image at all has an answer; None if one has."""
-        failed = len(self.errors) == len(self.values) > 0
-        return next(iter(self.errors.values())) if failed else None
-
-    def __add__(self, other: Answers) -> Answers:
-        gradient = None
-        if self.gradient is not None and other.gradient is not None:
-            gradient = self.gradient + other.gradient
-        errors = self.errors | other.errors
-        return Answers(self.values + other.values, self.meaning, errors, gradient)
-
-    def __truediv__(self, count: int) -> Answers:
-        gradient = None if self.gradient is None else self.gradient / count
-        return Answers(self.values / count, self.meaning, self.errors, gradient)
+    books: Consultation | None = None
 
 
 class Oracle:
@@ -130,6 +131,7 @@ class Oracle:
         self.eot = eot
         self.patience = traits(victim).patience
         self.meaning = meaning_of(victim)
+        self._open = traits(victim).vocabulary is not None  # new labels may come
         self.ledger = Ledger.empty(problems)
         self.classes: int | None = None
         self._dtype = torch.float32
@@ -139,6 +141,9 @@ class Oracle:
         self._streams = rng.streams(0, nobody) if streams is None else streams
         self._draws = torch.zeros(problems, dtype=torch.int64)
         self._keyed = hasattr(victim, "draw")
+        self._consult: Callable[[Tensor, Tensor, bool], Consultation] | None = getattr(
+            victim, "consult", None
+        )
 
     def allow(self, rows: Tensor, more: Tensor | int) -> None:
         """Set the limit of the problems ``rows`` to what they have spent and ``more``."""
@@ -172,10 +177,8 @@ class Oracle:
                 raise BudgetError(
                     f"problem {problem} has spent its {int(self.limit[problem])} queries"
                 )
-        answers = self._draw(rows, images, shares, slope_of)
-        for _ in range(self.eot - 1):
-            answers = answers + self._draw(rows, images, shares, slope_of)
-        return answers if self.eot == 1 else answers / self.eot
+        draws = [self._draw(rows, images, shares, slope_of) for _ in range(self.eot)]
+        return draws[0] if self.eot == 1 else Answers.mean(draws)
 
     def ask_once(self, rows: Tensor, images: Tensor, column: Column) -> Answers:
         """Query with a single draw, whatever `eot` says: what a user of the victim would see."""
@@ -192,11 +195,12 @@ class Oracle:
         keys = rows
         if self._keyed:
             keys = rng.seeds(self._streams[rows], self._draws[rows])
+        question = _Question(rows, images, keys, slope_of, again="verify" in shares)
         # gradients are too large to be kept, and a verification is made anew
-        if self._memory is None or slope_of is not None or "verify" in shares:
-            answers = self._ask_parts(self.batch_size, rows, images, keys, slope_of)
+        if self._memory is None or slope_of is not None or question.again:
+            answers = self._ask_parts(self.batch_size, question)
         else:
-            answers = self._remembered(self._memory, rows, images, keys)
+            answers = self._remembered(self._memory, question)
         self._draws[rows] += 1  # not before: what is asked again gets the same noise
         answered = torch.ones(len(rows), dtype=torch.int64)
         answered[list(answers.errors)] = 0
@@ -206,29 +210,27 @@ class Oracle:
             self.ledger.backward[rows] += answered
         return answers
 
-    def _remembered(self, memory: Memory, rows: Tensor, images: Tensor, keys: Tensor) -> Answers:
+    def _remembered(self, memory: Memory, question: _Question) -> Answers:
         """Answers that are known already, and the victim's for the other images."""
-        draws = self._draws[rows]
-        known = memory.recall(rows, draws)
+        known = memory.recall(question.rows, self._draws[question.rows])
         if known is None:
-            return self._noted(memory, rows, draws, images, keys)
+            return self._noted(memory, question)
         at, scores = known
         self._checked(scores, len(at))
-        unknown = torch.ones(len(rows), dtype=torch.bool)
+        unknown = torch.ones(len(question), dtype=torch.bool)
         unknown[at] = False
         rest = unknown.nonzero()[:, 0]
-        fresh = self._noted(memory, rows[rest], draws[rest], images[rest], keys[rest])
-        whole = self._blank(len(rows)).to(scores.dtype)
+        fresh = self._noted(memory, question.pick(rest))
+        whole = self._blank(len(question)).to(scores.dtype)
         whole[at] = scores.to(whole.device)
         whole[rest] = fresh.values.to(whole.dtype)
         errors = {int(rest[i]): reason for i, reason in fresh.errors.items()}
         return Answers(whole, self.meaning, errors)
 
-    def _noted(
-        self, memory: Memory, rows: Tensor, draws: Tensor, images: Tensor, keys: Tensor
-    ) -> Answers:
+    def _noted(self, memory: Memory, question: _Question) -> Answers:
         """The victim's answers, which the memory keeps."""
-        answers = self._ask_parts(self.batch_size, rows, images, keys, None)
+        answers = self._ask_parts(self.batch_size, question)
+        rows, draws = question.rows, self._draws[question.rows]
         if answers.errors:
             good = torch.tensor([at not in answers.errors for at in range(len(rows))])
             memory.note(rows[good], draws[good], answers.values[good.to(answers.values.device)])
@@ -251,31 +253,27 @@ class Oracle:
             booked[rows], self._draws[rows] = before, draws
             raise
 
-    def _ask_parts(
-        self, size: int, rows: Tensor, images: Tensor, keys: Tensor, slope_of: LossOfRows | None
-    ) -> Answers:
+    def _ask_parts(self, size: int, question: _Question) -> Answers:
         """Calls of at most ``size`` images each, fewer once memory has run out."""
         parts: list[Answers] = []
         start = 0
-        while start < len(rows):
+        while start < len(question):
             some = slice(start, start + min(size, self.batch_size))
             try:
-                parts.append(self._ask_some(rows[some], images[some], keys[some], slope_of))
+                parts.append(self._ask_some(question.pick(some)))
             except BaseException:
-                self.ledger.lost[rows[:start]] += 1  # their answers are of no use any more
+                # their answers are of no use any more
+                self._lose(question.rows[:start])
                 raise
             start = some.stop
-        return _join(parts) if parts else Answers(self._blank(0), self.meaning)
+        return Answers.join(parts) if parts else Answers(self._blank(0), self.meaning)
 
-    def _ask_some(
-        self, rows: Tensor, images: Tensor, keys: Tensor, slope_of: LossOfRows | None
-    ) -> Answers:
+    def _ask_some(self, question: _Question) -> Answers:
         """One call; if it fails, halve until it fits into memory or the guilty images are found."""
+        rows = question.rows
         try:
-            scores, gradient = patiently(
-                lambda: calls.call(
-                    lambda: self._call(rows, images, keys, slope_of), self.patience.call
-                ),
+            said = patiently(
+                lambda: calls.call(lambda: self._call(question), self.patience.call),
                 self.patience,
                 self.victim.name,
                 on_failure=lambda: self._lose(rows),
@@ -295,39 +293,44 @@ class Oracle:
                     f"{self.victim.name} runs out of memory on a single image ({first_line(error)})"
                 ) from error
             if len(rows) == 1:
-                blank, reason = self._blank(1), f"the victim raised {first_line(error)}"
-                slope = torch.full_like(images, torch.nan, device=blank.device)
-                gradient = None if slope_of is None else slope
-                return Answers(blank, self.meaning, {0: reason}, gradient)
+                return self._guilty(question, f"the victim raised {first_line(error)}")
             half = (len(rows) + 1) // 2
             if no_memory:
                 self.batch_size = min(self.batch_size, half)
         else:
-            return self._judged(rows, scores, gradient)
+            return self._judged(rows, said)
         # not in the handler: the exception would keep the memory of the failed call
-        return self._ask_parts(half, rows, images, keys, slope_of)
+        return self._ask_parts(half, question)
 
-    def _call(
-        self, rows: Tensor, images: Tensor, keys: Tensor, slope_of: LossOfRows | None
-    ) -> tuple[Tensor, Tensor | None]:
+    def _guilty(self, question: _Question, reason: str) -> Answers:
+        """The answer to a single image on which the victim fails."""
+        blank, gradient = self._blank(1), None
+        if question.slope_of is not None:
+            gradient = torch.full_like(question.images, torch.nan, device=blank.device)
+        return Answers(blank, self.meaning, {0: reason}, gradient)
+
+    def _call(self, question: _Question) -> _Said:
         """Scores, and the gradient if one is wanted."""
+        images = question.images
         try:
-            if slope_of is not None:
-                return self._differentiate(images.to(self.victim.device), rows, slope_of)
+            if question.slope_of is not None:
+                there = images.to(self.victim.device)
+                return self._differentiate(there, question.rows, question.slope_of)
             handed = images.to(self.victim.device, copy=True)
-            scores = call_victim(self.victim, handed, keys)
+            if self._consult is not None:
+                books = self._consult(handed, question.keys, question.again)
+                return _Said(books.scores, books=books)
+            scores = call_victim(self.victim, handed, question.keys)
             # one image tells: what is done to a batch is done to all of it
             self.spoils |= not torch.equal(handed[:1], images[:1].to(handed.device))
-            return scores, None
+            return _Said(scores)
         except SystemExit as error:
             raise VictimError(
                 f"{self.victim.name} tried to end the program (exit code {error.code}): let it "
                 f"raise an exception instead"
             ) from error
 
-    def _differentiate(
-        self, images: Tensor, rows: Tensor, slope_of: LossOfRows
-    ) -> tuple[Tensor, Tensor]:
+    def _differentiate(self, images: Tensor, rows: Tensor, slope_of: LossOfRows) -> _Said:
         """Scores, and the gradient of a loss of them with respect to the images."""
         victim: Any = self.victim  # a differentiable one has a graph
         with torch.inference_mode(False), torch.enable_grad():  # whatever mode the caller is in
@@ -335,7 +338,7 @@ class Oracle:
             values: Tensor = victim.graph(leaf.clone())  # a leaf could not be changed in place
             losses = slope_of(Scores(values, self.meaning), rows)
             (gradient,) = torch.autograd.grad(losses.sum(), leaf)
-        return values.detach(), gradient
+        return _Said(values.detach(), gradient)
 
     def _lose(self, rows: Tensor) -> None:
         self.ledger.lost[rows] += 1
@@ -346,34 +349,36 @@ class Oracle:
             (count, self.classes or 0), torch.nan, dtype=self._dtype, device=self.victim.device
         )
 
-    def _judged(self, rows: Tensor, scores: Tensor, gradient: Tensor | None) -> Answers:
+    def _judged(self, rows: Tensor, said: _Said) -> Answers:
         """Answers, with errors where they are not finite."""
-        scores = self._checked(scores, len(rows))
-        errors = dict.fromkeys(_bad_rows(scores), "the victim answered NaN or infinite scores")
+        scores, gradient = self._checked(said.scores, len(rows)), said.gradient
+        reason = "the victim answered NaN or infinite scores"
+        errors = dict.fromkeys(self._bad_answers(scores), reason)
         if gradient is not None:
             reason = "the gradient of the victim is NaN or infinite"
-            errors = dict.fromkeys(_bad_rows(gradient), reason) | errors
+            errors = dict.fromkeys(_bad_rows(gradient.isfinite()), reason) | errors
+        replayed: list[int] = []
+        if said.books is not None:
+            errors |= said.books.errors
+            replayed = said.books.replayed.nonzero()[:, 0].tolist()
+            self.ledger.lost[rows] += said.books.lost
+            self.ledger.replayed[rows] += said.books.replayed
         if not errors:
             return Answers(scores, self.meaning, gradient=gradient)
+        self._lose(rows[[at for at in sorted(errors) if at not in replayed]])
         bad = torch.tensor(sorted(errors))
-        self._lose(rows[bad])
         scores = scores.index_fill(0, bad.to(scores.device), torch.nan)
         return Answers(scores, self.meaning, errors, gradient)
 
-    def _checked(self, scores: Any, count: int) -> Tensor:
+    def _bad_answers(self, scores: Tensor) -> list[int]:
+        """Which rows have a score that is none; that of an absent label is one."""
+        good = scores.isfinite()
+        return _bad_rows(good | (scores == ABSENT) if self.meaning.gives == "partial" else good)
+
+    def _checked(self, said: Any, count: int) -> Tensor:
         """Scores, if they can be."""
-        if not isinstance(scores, Tensor) or scores.is_complex():
-            kind = str(scores.dtype) if isinstance(scores, Tensor) else type(scores).__name__
-            raise VictimError(
-                f"{self.victim.name} answered with {kind}: scores must be a tensor of "
-                f"({count}, classes) numbers"
-            )
-        if scores.dim() != 2 or scores.shape[0] != count or scores.shape[1] < 2:
-            raise VictimError(
-                f"{self.victim.name} answered {count} images with shape {tuple(scores.shape)}: "
-                f"scores must be ({count}, classes) with at least 2 classes"
-            )
-        if self.classes is None:
+        scores = require_scores(said, count, self.victim.name)
+        if self.classes is None or (self._open and scores.shape[1] > self.classes):
             self.classes = scores.shape[1]
             names = self.meaning.classes
             if names and len(names) != self.classes:
@@ -381,6 +386,8 @@ class Oracle:
                     f"{self.victim.name} answers with {self.classes} scores, but {len(names)} "
                     f"class names were given: name each of its classes"
                 )
+        if self._open:  # another thread may have met new labels meanwhile
+            scores = widened(scores, self.classes)
         if scores.shape[1] != self.classes:
             raise VictimError(
                 f"{self.victim.name} answered with {self.classes} classes before and "
@@ -391,9 +398,9 @@ class Oracle:
         return numbers
 
 
-def _bad_rows(values: Tensor) -> list[int]:
-    """Which rows have an entry that is not finite."""
-    bad = ~values.isfinite().flatten(1).all(1)
+def _bad_rows(good: Tensor) -> list[int]:
+    """Which rows have an entry that is not good."""
+    bad = ~good.flatten(1).all(1)
     return bad.nonzero()[:, 0].tolist() if bool(bad.any()) else []
 
 
@@ -405,21 +412,3 @@ def _shares(columns: Sequence[Column] | Column) -> dict[Column, Tensor | slice]:
     for at, column in enumerate(columns):
         positions.setdefault(column, []).append(at)
     return {column: torch.tensor(mine) for column, mine in positions.items()}
-
-
-def _join(parts: list[Answers]) -> Answers:
-    """Answers to consecutive batches as one; where all of a batch failed, classes are unknown."""
-    if len(parts) == 1:
-        return parts[0]
-    classes = max(part.values.shape[1] for part in parts)
-    values: list[Tensor] = []
-    slopes = [part.gradient for part in parts if part.gradient is not None]
-    errors: dict[int, str] = {}
-    start = 0
-    for part in parts:
-        count, known = part.values.shape
-        values.append(part.values if known else part.values.new_full((count, classes), torch.nan))
-        errors |= {start + at: reason for at, reason in part.errors.items()}
-        start += count
-    gradient = torch.cat(slopes) if slopes else None
-    return Answers(torch.cat(values), parts[0].meaning, errors, gradient)

@@ -30,12 +30,14 @@ class Kind(Generic[Open]):
         risk: what opening a name of this kind does beyond reading data and computing, for a
             message; empty if nothing. Then brusle opens such a name also if a file says it, and
             not the user.
+        whole: nothing need stand behind the colon.
     """
 
     open: Open
     form: str
     summary: str
     risk: str
+    whole: bool = False
 
 
 class Registry(Generic[Open]):

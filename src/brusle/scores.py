@@ -2,6 +2,10 @@
 
 The meaning travels with the numbers, so that whoever reads them (a goal, an attack, a report) need
 not ask the victim again, and so that a loss which suits one kind of answer is chosen in one place.
+
+A victim may name only some of its labels, the best ones. The others are absent, which is minus
+infinity in the scores: never on top, and told from a label that is named with a score of 0. What an
+absent label counts as in a loss is `Meaning.missing`.
 """
 
 from __future__ import annotations
@@ -12,12 +16,14 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
+from torch.nn.functional import one_hot, pad
 
-Output = Literal["logits", "probabilities"]
+Output = Literal["logits", "probabilities", "confidences"]
 Gives = Literal["scores", "partial", "label"]
 Loss = Literal["ce", "margin", "logit-margin"]
 LossOption = Literal["auto", "ce", "margin", "logit-margin"]
+Missing = float | Literal["floor"]
+ABSENT = -torch.inf  # the score of a label that is not in the list
 
 
 @dataclass(frozen=True)
@@ -25,41 +31,70 @@ class Meaning:
     """What the numbers of a victim are.
 
     Attributes:
-        output: logits, or probabilities.
-        gives: all scores, those of the best classes only (the rest are 0), or the label only (one
-            score of 1).
+        output: logits; probabilities; or confidences, which are numbers of each label by itself
+            and need not sum to one.
+        gives: all scores, those of the best classes only (the others are absent), or the label
+            only (one score of 1).
         classes: names of the classes, if they have any.
+        missing: what an absent label counts as in a loss: a number, or ``"floor"``, the lowest
+            score in the same answer, which is the most that it can have.
     """
 
     output: Output = "logits"
     gives: Gives = "scores"
     classes: Sequence[str] | None = None
+    missing: Missing = 0.0
 
     def loss(self, option: LossOption, usual: Loss) -> Loss:
         """The loss that an attack follows on such scores.
+
+        Where a victim names only some labels, or its numbers are no probabilities, that is the
+        margin (section 4.4 of the paper): the cross-entropy to an absent target is flat.
 
         Args:
             option: what the user wants; ``"auto"`` leaves it to us.
             usual: what the attack's authors take.
         """
-        return usual if option == "auto" else option
+        if option != "auto":
+            return option
+        return "margin" if self.gives == "partial" or self.output == "confidences" else usual
+
+    def filled(self, scores: Tensor) -> Tensor:
+        """``(n, classes)`` float64, with a number for every absent label."""
+        scores = scores.double()
+        if self.gives != "partial":
+            return scores
+        absent = scores == ABSENT
+        level: float | Tensor = 0.0
+        if self.missing == "floor":
+            level = scores.masked_fill(absent, torch.inf).amin(1, keepdim=True)
+            level = level.masked_fill(level == torch.inf, 0.0)  # nothing was named at all
+        else:
+            level = float(self.missing)
+        return torch.where(absent, level, scores)
 
     def log_probabilities(self, scores: Tensor) -> Tensor:
-        """``(n, classes)`` float64: the scores as logarithms of probabilities.
+        """``(n, classes)`` float64: the scores as logarithms of probabilities, or of confidences.
 
         In float32, softmax scores of a confident model are exactly 0 or 1, and a search that only
         sees differences would see none.
         """
-        scores = scores.double()
-        if self.output == "probabilities":
-            return scores.clamp_min(torch.finfo(torch.float64).tiny).log()
-        return scores.log_softmax(1)
+        scores = self.filled(scores)
+        if self.output == "logits":
+            return scores.log_softmax(1)
+        return scores.clamp_min(torch.finfo(torch.float64).tiny).log()
+
+    def shares(self, scores: Tensor) -> Tensor:
+        """``(n, classes)`` float64: probabilities, or confidences as they are."""
+        if self.output == "confidences":
+            return self.filled(scores)
+        return self.log_probabilities(scores).exp()
 
     def logits(self, scores: Tensor) -> Tensor:
         """``(n, classes)`` float64: the scores as logits, up to a constant of each row."""
         if self.output == "probabilities":
             return self.log_probabilities(scores)
-        return scores.double()
+        return self.filled(scores)
 
 
 @dataclass(frozen=True)
@@ -77,5 +112,27 @@ class Scores:
     @property
     def labels_only(self) -> Scores:
         """Scores that say no more than the label: 1 for it and 0 for all others."""
-        label = one_hot(self.values.argmax(1), self.values.shape[1]).to(self.values.dtype)
+        top = top_labels(self.values)
+        label = one_hot(top.clamp_min(0), self.values.shape[1]).to(self.values.dtype)
+        label[top < 0] = 0
         return Scores(label.masked_fill(self.values.isnan(), torch.nan), self.meaning)
+
+
+def top_labels(values: Tensor) -> Tensor:
+    """``(n,)``: the class on top; -1 where no label was named."""
+    if not values.shape[1]:
+        return torch.full((len(values),), -1, device=values.device)
+    top = values.max(1)
+    return top.indices.masked_fill(top.values == ABSENT, -1)
+
+
+def widened(values: Tensor, columns: int) -> Tensor:
+    """``(n, columns)`` scores: labels that were not known yet are absent.
+
+    An open vocabulary (`brusle.vocabulary`) grows while an attack runs.
+    """
+    more = columns - values.shape[1]
+    if more <= 0:
+        return values
+    failed = values.isnan().any(1, keepdim=True)
+    return pad(values, (0, more), value=ABSENT).masked_fill(failed, torch.nan)

@@ -24,11 +24,13 @@ from brusle import rng
 from brusle.allocation import keep_freed_memory
 from brusle.batching import Found, OnFinished, Stage
 from brusle.errors import InputError, VictimError, VictimUnavailable
+from brusle.goals import Goal, Success
 from brusle.oracle import Memory, Oracle
 from brusle.outcomes import Status
 from brusle.problems import Edits, Problems, changed_pixels, flatten_pixels
 from brusle.results import AttackInfo, AttackResult
 from brusle.rng import Purpose
+from brusle.scores import ABSENT, widened
 from brusle.search import Attack, Round, SearchAttack
 from brusle.starting import Starts
 from brusle.verify import verify
@@ -72,6 +74,7 @@ def run(
     on_round: OnRound | None = None,
     all_may_fail: bool = False,
     memory: Memory | None = None,
+    success: Success = "top1",
 ) -> AttackResult:
     """Attack all ``problems``; the result does not depend on ``batch_size`` or their order.
 
@@ -92,17 +95,19 @@ def run(
         on_round: called with every `Round`: what was asked, and what was answered.
         all_may_fail: if no clean image can be classified, return errors instead of raising.
         memory: answers of an interrupted run, which need not be asked for again.
+        success: what counts as one, see `brusle.goals.Goal`.
     """
     began = time.monotonic()
     attack.check(problems)
     check_needs(attack, victim, eot)
+    check_success(success, attack, victim, problems.targets is not None)
     check_shape(problems.shape, victim)
     if victim.device.type == "cpu":
         keep_freed_memory()
     with torch.no_grad():
         streams = rng.streams(seed, problems.ids)
         oracle = Oracle(victim, len(problems), attack.queries, batch_size, eot, streams, memory)
-        session = Session(attack, oracle, problems, seed, all_may_fail)
+        session = Session(attack, oracle, problems, seed, all_may_fail, success)
         session.on_progress, session.on_settled = on_progress, on_settled
         session.on_round = on_round
         try:
@@ -127,6 +132,9 @@ class Session:
         alive: ``(n,)`` bool: classified correctly at first, and no error since.
         broken: ``(n,)`` bool: the goal was reached by what was kept.
         starts: starting images, for the attacks that need one.
+        success: what counts as one.
+        listed: ``(n, classes)`` bool: which labels the answer to each clean image names; None where
+            no success depends on it.
         on_progress: as in `run`; so are ``on_settled`` and ``on_round``.
     """
 
@@ -137,12 +145,15 @@ class Session:
         problems: Problems,
         seed: int,
         all_may_fail: bool = False,
+        success: Success = "top1",
     ) -> None:
         self.attack, self.oracle, self.problems, self.seed = attack, oracle, problems, seed
+        self.success = success
         self.on_progress: OnProgress | None = None
         self.on_settled: OnSettled | None = None
         self.on_round: OnRound | None = None
         self.outcome = self._clean_pass(all_may_fail)
+        self.listed = self.outcome.scores > ABSENT if success == "new" else None
         right = [s == "failed" for s in self.outcome.status]
         self.alive = torch.tensor(right, dtype=torch.bool)
         self.broken = torch.zeros_like(self.alive)
@@ -245,7 +256,9 @@ class Session:
         self.outcome.images[rows] = found.images
         self.outcome.labels[rows] = found.labels
         self.outcome.losses[rows] = found.losses
-        self.outcome.scores[rows] = found.scores
+        columns = self.oracle.classes or 0
+        self.outcome.scores = widened(self.outcome.scores, columns)
+        self.outcome.scores[rows] = widened(found.scores, columns)
 
     def keep_better(self, found: Found) -> None:
         """Keep successes, and of the failures on unbroken problems those with a lower loss."""
@@ -282,7 +295,8 @@ class Session:
         self.outcome.queries[rows] = self.oracle.ledger.attack[rows]
         hits = rows[self.alive[rows] & self.broken[rows]].tolist()
         images, pixels = self.outcome.images, self.attack.pixels
-        verdict = verify(self.oracle, self.problems, images, hits, pixels)
+        counts = (self.success, self.listed)
+        verdict = verify(self.oracle, self.problems, images, hits, pixels, *counts)
         for row in hits:
             self.outcome.status[row] = "unverified" if row in verdict.refused else "success"
         self.outcome.stable[verdict.stable] = True
@@ -403,6 +417,23 @@ def check_needs(attack: Attack, victim: Victim, eot: int = 1) -> None:
         raise InputError(
             f"{name} follows scores, but {victim.name} gives only the label: take an attack that "
             f"needs labels only (sparse-evo, pointwise, l0-hsja)"
+        )
+
+
+def check_success(success: Success, attack: Attack, victim: Victim, targeted: bool) -> None:
+    """Raise if nothing that ``victim`` says could be such a success."""
+    if success == "top1":
+        return
+    Goal(targeted, "margin", success)  # knows its words, and that a target is none of these
+    if traits(victim).gives != "partial":
+        raise InputError(
+            f"success {success!r} is about lists of labels, and {victim.name} gives "
+            f"{'only the label' if traits(victim).gives == 'label' else 'all scores'}: leave it out"
+        )
+    if attack.behaviour.needs == "labels":
+        raise InputError(
+            f"{type(attack).__name__} hears the label on top only: success {success!r} is for "
+            f"attacks that follow scores (brusle, sparse-rs, pixel-bandit)"
         )
 
 

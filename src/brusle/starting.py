@@ -17,7 +17,7 @@ from brusle.goals import Goal
 from brusle.oracle import Oracle
 from brusle.problems import Problems, to_levels
 from brusle.rng import Purpose
-from brusle.scores import Scores
+from brusle.scores import Scores, widened
 
 MOST_TRIES = 60
 _SHARES = (1.0, 0.5, 0.25)
@@ -85,6 +85,7 @@ class Starts:
         asked, scores = self._problems[rows], answers.values.cpu()
         reached = self._goal.reached(Scores(scores), asked.labels, asked.targets)
         seen = answers.labels.cpu()
+        self.scores = widened(self.scores, scores.shape[1])
         self.labels[rows[reached]] = seen[reached]
         self.images[rows[reached]] = images[reached]
         self.scores[rows[reached]] = scores[reached]

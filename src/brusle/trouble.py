@@ -168,8 +168,8 @@ def patiently(
         on_failure: called after every try that has met trouble.
 
     Raises:
-        VictimUnavailable: the patience is over, or waiting is in vain. Other exceptions, and those
-            of memory, are passed on.
+        VictimUnavailable: the patience is over, or waiting is in vain. Other exceptions, those of
+            memory, and those of a victim that has been patient itself, are passed on.
     """
     waits, waited = 0, 0.0
     while True:
@@ -177,7 +177,7 @@ def patiently(
             return call()
         except Exception as error:
             trouble = find_trouble(error)
-            if trouble is None or trouble.kind == "memory":
+            if trouble is None or trouble.kind == "memory" or _is_final(error):
                 raise
             on_failure()
             pause = None
@@ -187,6 +187,11 @@ def patiently(
                 raise VictimUnavailable(_gave_up(name, error, trouble, waits, waited)) from error
         patience.sleep(pause)
         waits, waited = waits + 1, waited + pause
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether a victim that is patient itself has given up."""
+    return isinstance(error, VictimUnavailable) and error.final
 
 
 def _gave_up(name: str, error: Exception, trouble: Trouble, waits: int, waited: float) -> str:
@@ -217,7 +222,7 @@ def _kind(error: BaseException) -> Kind | None:
         return "memory"
     if isinstance(error, RuntimeError) and _NO_MEMORY.search(message(error)):
         return "memory"
-    kind = _kind_of_code(_code(error))
+    kind = kind_of_code(_code(error))
     if kind is not None:
         return kind
     of_client = any(c.__name__ in _names_of(c) for c in type(error).__mro__)
@@ -265,7 +270,8 @@ def _called(function: Callable[[], Any]) -> Any:
         return None
 
 
-def _kind_of_code(code: int | str | None) -> Kind | None:
+def kind_of_code(code: int | str | None) -> Kind | None:
+    """The kind of trouble that a status of HTTP or a name of gRPC tells of; None if of none."""
     if isinstance(code, str):
         return _GRPC.get(code)
     if code in _BUSY or (code is not None and 500 <= code <= 599):
@@ -284,10 +290,10 @@ def _retry_after(error: BaseException) -> float | None:
         headers = _attribute(holder, "headers")
         if asked is None and headers is not None and hasattr(headers, "get"):
             asked = headers.get("Retry-After")
-    return _seconds(asked)
+    return seconds_asked(asked)
 
 
-def _seconds(asked: Any) -> float | None:
+def seconds_asked(asked: Any) -> float | None:
     """Seconds, or a date as HTTP writes it."""
     try:
         return max(0.0, float(asked))

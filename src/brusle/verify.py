@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +20,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from brusle.oracle import Answers, Oracle
+from brusle.answers import Answers
+from brusle.goals import Success
+from brusle.oracle import Oracle
 from brusle.problems import Problems
 from brusle.victim import traits
 
@@ -67,12 +70,27 @@ class Verdict:
 
 
 def verify(
-    oracle: Oracle, problems: Problems, images: Tensor, rows: list[int], pixels: int
+    oracle: Oracle,
+    problems: Problems,
+    images: Tensor,
+    rows: list[int],
+    pixels: int,
+    success: Success = "top1",
+    listed: Tensor | None = None,
 ) -> Verdict:
     """Check ``images`` of the problems ``rows``.
 
     The victim is asked once per image, `STABLE_DRAWS` times if it is randomised; these queries are
     counted in the ledger's ``verify`` column.
+
+    Args:
+        oracle: asks and counts.
+        problems: all problems.
+        images: ``(n, c, h, w)`` of all problems.
+        rows: which of them are reported as successes.
+        pixels: the budget.
+        success: what counts as one, see `holds`.
+        listed: ``(n, classes)`` bool, of all problems: see `holds`.
     """
     verdict = Verdict()
     for row in rows:
@@ -87,15 +105,17 @@ def verify(
     hits = np.zeros(len(good), dtype=np.int64)
     rounds = _ask(oracle, good, saved_as_png(images[good]), draws)
     for answers in rounds:
-        labels = answers.values.float().cpu().numpy().argmax(axis=1)
+        said = answers.values.float().cpu().numpy()
         for at, row in enumerate(good):
-            label = int(labels[at])
             if at in answers.errors:
                 verdict.unanswered[row] = answers.errors[at]
-            else:
-                hits[at] += _holds(problems, row, label)
-            if not randomised and at not in answers.errors and not hits[at]:
-                verdict.refused[row] = missed_goal(label)
+                continue
+            target = None if problems.targets is None else int(problems.targets[row])
+            list_of_clean = None if listed is None else listed[row].numpy()
+            aims = (int(problems.labels[row]), target, success, list_of_clean)
+            hits[at] += holds(said[at], *aims)
+            if not randomised and not hits[at]:
+                verdict.refused[row] = missed_goal(top_of(said[at]))
     counted = zip(good, hits, strict=True)
     verdict.stable = [
         row
@@ -131,6 +151,38 @@ def reaches(answer: int, label: int, target: int | None) -> bool:
     return answer != label if target is None else answer == target
 
 
+def holds(
+    said: NDArray[np.floating[Any]],
+    label: int,
+    target: int | None,
+    success: Success = "top1",
+    listed: NDArray[np.bool_] | None = None,
+) -> bool:
+    """Whether one answer of the victim is a success of a problem.
+
+    Args:
+        said: ``(classes,)`` scores; minus infinity of a label that is not in the list.
+        label: the true label.
+        target: the label to reach; None if untargeted.
+        success: "top1": by the label on top; "absent": the true label is not in the list; "new":
+            what is on top is not in the list of the clean image.
+        listed: ``(classes,)`` bool: that list, as far as its labels were known then.
+    """
+    top = top_of(said)
+    if success == "absent":
+        return bool(np.isneginf(said[label]))
+    if success == "new":
+        assert listed is not None  # whoever wants that has asked for the clean image
+        known = top < len(listed) and bool(listed[top])
+        return top >= 0 and top != label and not known
+    return reaches(top, label, target)
+
+
+def top_of(said: NDArray[np.floating[Any]]) -> int:
+    """The class on top; -1 if no label is in the list."""
+    return -1 if np.isneginf(said).all() else int(said.argmax())
+
+
 def missed_goal(answer: int) -> str:
     """What is said of an image that does not reach its goal."""
     return f"after an 8-bit PNG round trip the victim says class {answer}"
@@ -143,8 +195,3 @@ def _ask(oracle: Oracle, rows: list[int], images: Tensor, draws: int) -> list[An
         for answers in rounds:
             answers.require_one()
     return rounds
-
-
-def _holds(problems: Problems, row: int, answer: int) -> bool:
-    target = None if problems.targets is None else int(problems.targets[row])
-    return reaches(answer, int(problems.labels[row]), target)

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from brusle.errors import InputError, VictimError
-from brusle.scores import Gives, Meaning, Output
+from brusle.scores import Gives, Meaning, Missing, Output
 from brusle.trouble import PATIENCE, Patience
+from brusle.vocabulary import Vocabulary
 
 
 class Victim(Protocol):
@@ -36,23 +37,30 @@ class Traits:
 
     Attributes:
         randomised: the same image may get another answer the next time.
-        gives: all scores, those of the best classes only (the rest are 0), or the label only
-            (one score of 1).
+        gives: all scores, those of the best classes only (the others are minus infinity, see
+            `brusle.scores`), or the label only (one score of 1).
         classes: names of the classes.
+        vocabulary: the labels so far, if their number may grow.
+        missing: what a label counts as that a victim with ``gives="partial"`` does not name; see
+            `brusle.scores.Meaning`.
         shape: (channels, height, width) of its images, if fixed.
         framing: a `brusle.data.Framing` that brings photographs to that shape.
         differentiable: it has a method ``graph(images)`` that returns scores which autograd can
             follow back to the images.
         patience: how long it is waited for when it is in trouble.
+        concurrency: how many calls of it may be under way at once, from different threads.
     """
 
     randomised: bool = False
     gives: Gives = "scores"
     classes: Sequence[str] | None = None
+    vocabulary: Vocabulary | None = None
+    missing: Missing = 0.0
     shape: tuple[int, int, int] | None = None
     framing: Any = None
     differentiable: bool = False
     patience: Patience = PATIENCE
+    concurrency: int = 1
 
 
 def traits(victim: Victim) -> Traits:
@@ -64,7 +72,7 @@ def traits(victim: Victim) -> Traits:
 def meaning_of(victim: Victim) -> Meaning:
     """What the scores of ``victim`` are."""
     said = traits(victim)
-    return Meaning(victim.output, said.gives, said.classes)
+    return Meaning(victim.output, said.gives, said.classes, said.missing)
 
 
 def check_shape(shape: Sequence[int], victim: Victim, what: str = "images") -> None:

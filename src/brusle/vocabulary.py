@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from brusle.errors import InputError
 
@@ -38,6 +39,12 @@ class Vocabulary:
                 if self._meant.setdefault(plain(other), plain(label)) != plain(label):
                     raise InputError(f"{other!r} is an alias of two labels: leave one out")
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
     def __len__(self) -> int:
         return len(self._names)
 
@@ -49,15 +56,19 @@ class Vocabulary:
     def begin(self, names: Sequence[str]) -> None:
         """Let the first columns be those of ``names``, in this order, as data number them.
 
-        Raises if another label has one of these columns already.
+        Of two classes with one name the first gets what the victim says of it, since nobody can
+        tell which is meant; the other is a label that is never named. Raises if another label has
+        one of these columns already.
         """
+        begun: set[str] = set()
         for number, name in enumerate(names):
-            column = self.column(name)
+            known = self._key(name) in begun
+            column = self.column(f"{name} \0{number}" if known else name, name)
+            begun.add(self._key(name))
             if column != number:
-                first = self._names[column]
                 raise InputError(
-                    f"label {name!r} is number {column} of the victim ({first!r}), and {number} in "
-                    f"the data: give every class of the data one name, and open the victim anew"
+                    f"label {name!r} has number {number} in the data and {column} for the victim: "
+                    f"open the victim anew for other data"
                 )
 
     def column(self, label: str, title: str = "") -> int:

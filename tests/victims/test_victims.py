@@ -90,7 +90,7 @@ def test_a_plain_function_must_be_declared() -> None:
         BruSLe(3)(lambda x: x, X, 0)
     with pytest.raises(InputError, match="is no victim"):
         as_victim(3)
-    with pytest.raises(InputError, match="choose 'logits' or 'probabilities'"):
+    with pytest.raises(InputError, match="choose from logits, probabilities, confidences"):
         wrap(small_net(), output="scores")  # type: ignore[arg-type]
     with pytest.raises(VictimError, match="returned tuple"):
         TorchVictim(_Tuple())(X)

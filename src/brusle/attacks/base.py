@@ -10,6 +10,7 @@ from brusle.adapting import adapted
 from brusle.attacks.options import Count, check_options
 from brusle.batching import default_batch_size
 from brusle.errors import InputError
+from brusle.goals import Success
 from brusle.problems import Problems
 from brusle.results import AttackResult
 from brusle.scores import Loss, Meaning
@@ -53,6 +54,7 @@ class BaseAttack:
         ids: Any = None,
         starts: Any = None,
         eot: int = 1,
+        success: Success = "top1",
         on_progress: Callable[[Progress], None] | None = None,
         on_round: Callable[[Round], None] | None = None,
     ) -> AttackResult:
@@ -71,6 +73,9 @@ class BaseAttack:
             starts: starting images, for the options that want one.
             eot: answers that are averaged for every candidate, each counted as a query; for
                 randomised victims.
+            success: what counts as one where the victim gives lists of labels: ``"top1"`` (the
+                target is on top, or the label is not), ``"absent"`` (the label has left the list)
+                or ``"new"`` (what is on top was not in the list of the clean image).
             on_progress: called whenever images finish.
             on_round: called with what was asked and answered, round by round.
         """
@@ -87,6 +92,7 @@ class BaseAttack:
             seed=seed,
             batch_size=batch_size,
             eot=eot,
+            success=success,
             on_progress=on_progress,
             on_round=on_round,
         )

@@ -38,6 +38,7 @@ _COMMANDS = {
     "compare": "Compare runs, or the attacks of one, with intervals.",
     "verify": "Look at every row of a run folder, and ask the victim again for every success.",
     "export": "Write the rows and adversarial images of a run folder in other formats.",
+    "serve": "Put a victim behind an HTTP server that imitates a service.",
     "data": "Fetch data sets that are not bundled.",
     "pairs": "Choose images and target classes for evaluations, and write them down.",
     "list": "List attacks, victims, data, defences and presets by their names.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
@@ -15,16 +15,19 @@ from brusle.cli.options import (
     retry_option,
     search_options,
     targets_option,
+    terms_options,
     victim_options,
 )
-from brusle.cli.output import print_json
+from brusle.cli.output import print_json, say
 from brusle.defaults import GOALS, LIMIT, PIXELS, QUERIES
+from brusle.goals import Success
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from brusle.evaluation import Run
     from brusle.evaluation.running.plan import Plan
+    from brusle.terms import Terms
 
 
 def _usual_pixels() -> str:
@@ -39,6 +42,7 @@ def _usual_pixels() -> str:
     "Options that are given as well win.",
 )
 @victim_options
+@terms_options
 @data_option
 @click.option(
     "--goal",
@@ -75,6 +79,30 @@ def _usual_pixels() -> str:
     "--targets.",
 )
 @eot_option
+@click.option(
+    "--success",
+    type=click.Choice(get_args(Success)),
+    default="top1",
+    show_default=True,
+    help="What counts as one where a victim gives lists of labels: another label is on top, the "
+    "true one has left the list, or what is on top was not in the list of the clean image.",
+)
+@click.option(
+    "--record",
+    is_flag=True,
+    help="Keep every answer in the run folder, so that nothing is ever asked twice. Those of a "
+    "service are always kept.",
+)
+@click.option(
+    "--replay",
+    type=click.Path(path_type=Path),
+    help="Run folder, or its journal.sqlite, to answer from: the victim is not asked at all.",
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Say how many queries, how much time and how much money it takes, and ask nothing.",
+)
 @engine_options
 @retry_option
 @click.option("--batch-size", type=click.IntRange(min=1), help="Most images per model call.")
@@ -91,6 +119,10 @@ def command(
     config: Path | None,
     device: str,
     timeout: float | None,
+    terms: Terms,
+    record: bool,
+    replay: Path | None,
+    dry_run: bool,
     as_json: bool,
     batch_size: int | None,
     workers: int | None,
@@ -117,6 +149,8 @@ def command(
     from brusle.evaluation.running.display import Display
 
     plan = _plan(context, config)
+    if dry_run:
+        return _show_estimate(plan, out, device, terms, as_json)
     console = Console(stderr=as_json)
     with Display(console) as display:
         run = evaluate(
@@ -124,6 +158,9 @@ def command(
             out=out or "auto",
             device=device,
             timeout=timeout,
+            terms=terms,
+            record=record,
+            replay=replay,
             batch_size=batch_size,
             engine=engine(workers, address),
             retry_errors=retry_errors,
@@ -138,7 +175,8 @@ def _plan(context: click.Context, config: Path | None) -> Plan:
     from click.core import ParameterSource
 
     from brusle.cli.options import number_or_all
-    from brusle.evaluation.running.plan import Plan, read_yaml
+    from brusle.evaluation.running.plan import Plan
+    from brusle.yaml_files import read_yaml
 
     given = {
         name: value
@@ -150,11 +188,24 @@ def _plan(context: click.Context, config: Path | None) -> Plan:
         given["targets"] = number_or_all(given["targets"])
     if config is None:
         return Plan.of(given)
-    plan = Plan.of(read_yaml(config) | given, str(config))
+    plan = Plan.of(read_yaml(config, "plan") | given, str(config))
     for key, line in plan.risks():
         if key not in given:
             click.echo(f"{config} names the {line}", err=True)
     return plan
+
+
+def _show_estimate(plan: Plan, out: Path | None, device: str, terms: Terms, as_json: bool) -> int:
+    """What it would take."""
+    from brusle.evaluation.running.estimate import estimate
+
+    found = estimate(plan, out or "auto", device=device, terms=terms)
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        for line in found.lines():
+            say(line)
+    return 0
 
 
 def _show(run: Run, console: Console, as_json: bool) -> int:
@@ -172,6 +223,9 @@ def _show(run: Run, console: Console, as_json: bool) -> int:
         console.print(f"[yellow]note[/]: {escape(note)}")
     for line in flag_lines(run):
         console.print(f"[yellow]caution[/]: {escape(line)}")
+    spending = run.about.sessions[-1].spending
+    if spending is not None:
+        console.print(escape(spending.told()))
     if run.resumed:
         console.print(f"{run.resumed} attacks were stored already and not run again")
     where = f"[bold]{escape(run.folder)}[/]"

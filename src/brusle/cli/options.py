@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,6 +11,7 @@ import click
 from brusle import defaults
 from brusle.cli.output import json_option
 from brusle.names import whole_number
+from brusle.terms import Pace, Terms, parse_price
 from brusle.text import brief
 
 if TYPE_CHECKING:
@@ -47,6 +49,61 @@ def victim_options(command: Callable[..., Any]) -> Callable[..., Any]:
         timeout_option,
     )
     return _apply(options, command)
+
+
+def terms_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """On which terms a service is asked; the command gets them as ``terms``."""
+    options = (
+        click.option(
+            "--i-am-authorised",
+            "authorised",
+            is_flag=True,
+            help="You may test this service: it is yours, or its owner allows it. Not needed on "
+            "this machine. Or set BRUSLE_AUTHORISED=1.",
+        ),
+        click.option("--rate", help="Most images sent to a service, as in 1800/min or 10/s."),
+        click.option(
+            "--concurrency",
+            type=click.IntRange(min=1),
+            default=Terms.concurrency,
+            show_default=True,
+            help="Most calls of a service that are under way at once.",
+        ),
+        click.option("--price", help="What an image costs, as in 1.5/1000 (for a thousand)."),
+        click.option(
+            "--budget",
+            type=click.FloatRange(min=0),
+            help="Most money, over all lives of a run folder; needs --price.",
+        ),
+        click.option(
+            "--requests",
+            type=click.IntRange(min=0),
+            help="Most images sent to a service, over all lives of a run folder, answered or not.",
+        ),
+    )
+
+    @functools.wraps(command)
+    def with_terms(
+        *args: Any,
+        authorised: bool,
+        rate: str | None,
+        concurrency: int,
+        price: str | None,
+        budget: float | None,
+        requests: int | None,
+        **values: Any,
+    ) -> Any:
+        terms = Terms(
+            authorised,
+            rate=None if rate is None else Pace.parse(rate),
+            concurrency=concurrency,
+            price=0.0 if price is None else parse_price(price),
+            budget=budget,
+            requests=requests,
+        )
+        return command(*args, terms=terms, **values)
+
+    return _apply(options, with_terms)
 
 
 data_option = click.option(

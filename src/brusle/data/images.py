@@ -1,6 +1,6 @@
 """Single images from and to files, and how photographs are brought to a model's size.
 
-Every image file goes through `open_picture`, so that there is one policy: see docs/data.md.
+Every encoded image goes through `decode_picture`, so that there is one policy: see docs/data.md.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 import torch
@@ -93,40 +93,53 @@ def read_image(
 
 
 def open_picture(path: str | Path, channels: int = 3) -> Image.Image:
-    """An image file as a picture of 8-bit levels, upright, not framed yet.
+    """An image file as a picture of 8-bit levels, upright, not framed yet; see `decode_picture`.
+
+    Args:
+        path: any format that Pillow reads.
+        channels: 1 is grey, 3 is RGB, 4 is RGB with the alpha channel.
+    """
+    require_file(Path(path))
+    try:
+        if os.stat(path).st_size == 0:
+            raise DataError(f"{path} is empty: copy or fetch it again")
+        with open(path, "rb") as file:
+            return decode_picture(file, path, channels)
+    except (FileNotFoundError, IsADirectoryError, PermissionError, NotADirectoryError) as error:
+        raise DataError(f"cannot open {path}: {error.strerror}") from error
+
+
+def decode_picture(file: IO[bytes], name: str | Path, channels: int = 3) -> Image.Image:
+    """An encoded image as a picture of 8-bit levels, upright, not framed yet.
 
     The orientation that EXIF gives is applied, 16-bit numbers become the nearest 8-bit level, and
     of an animation the first frame is taken. An image with transparent pixels is refused: what they
     look like depends on a background that the file does not name.
 
     Args:
-        path: any format that Pillow reads.
+        file: any format that Pillow reads.
+        name: what it is called, for messages.
         channels: 1 is grey, 3 is RGB, 4 is RGB with the alpha channel.
     """
     if channels not in _MODES:
         raise InputError(f"the victim takes {channels} channels, which no image file has")
-    require_file(Path(path))
     try:
-        if os.stat(path).st_size == 0:
-            raise DataError(f"{path} is empty: copy or fetch it again")
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=_formats()) as file:
-                picture = _decode(file, path, channels)
+            with Image.open(file, formats=_formats()) as opened:
+                picture = _decode(opened, name, channels)
     except BrusleError:
         raise
-    except (FileNotFoundError, IsADirectoryError, PermissionError, NotADirectoryError) as error:
-        raise DataError(f"cannot open {path}: {error.strerror}") from error
     except UnidentifiedImageError as error:
         raise DataError(
-            f"{path} is no image that can be read: give a PNG, JPEG or similar file"
+            f"{name} is no image that can be read: give a PNG, JPEG or similar file"
         ) from error
     except Exception as error:  # decoders of damaged files raise anything
         raise DataError(
-            f"{path} is no image that can be read ({error}): give a PNG, JPEG or similar file"
+            f"{name} is no image that can be read ({error}): give a PNG, JPEG or similar file"
         ) from error
     if picture.width * picture.height < 2:
-        raise DataError(f"{path} is a single pixel: give an image of more")
+        raise DataError(f"{name} is a single pixel: give an image of more")
     return picture
 
 

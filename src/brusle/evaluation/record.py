@@ -17,22 +17,64 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+)
 
 from brusle.data.images import Framing
 from brusle.files import slug
+from brusle.goals import Success
 from brusle.outcomes import Status
 from brusle.search import Attack, Needs
 from brusle.text import storable
 from brusle.victim import Traits, Victim, traits
 
-FORMAT = "brusle-results-4"
+FORMAT = "brusle-results-5"
 GoalName = Literal["untargeted", "targeted"]
 Shape = tuple[PositiveInt, PositiveInt, PositiveInt]
 
 
 class _Stored(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Spending(_Stored):
+    """What a victim that keeps books was sent in one session, in images.
+
+    Attributes:
+        sent: how many; what became of them follows.
+        answered: with a usable answer.
+        refused: with an error about the image.
+        lost: without a usable answer.
+        replayed: answered from the journal instead of being sent.
+        price: of one image.
+    """
+
+    sent: NonNegativeInt = 0
+    answered: NonNegativeInt = 0
+    refused: NonNegativeInt = 0
+    lost: NonNegativeInt = 0
+    replayed: NonNegativeInt = 0
+    price: NonNegativeFloat = 0.0
+
+    @property
+    def money(self) -> float:
+        """What that costs at most: a service may charge for what it does not answer."""
+        return self.sent * self.price
+
+    def told(self) -> str:
+        """For people, in one line."""
+        fates = ((self.refused, "refused"), (self.lost, "lost"))
+        others = "".join(f", {count} {fate}" for count, fate in fates if count)
+        text = f"{self.sent} images were sent: {self.answered} answered{others}"
+        if self.replayed:
+            text += f"; {self.replayed} answers came from the journal"
+        return text + (f"; cost {self.money:.2f} at most" if self.price else "")
 
 
 class Session(_Stored):
@@ -45,6 +87,7 @@ class Session(_Stored):
         provenance: software and machine.
         preflight_queries: images that the victim was asked for before the attacks.
         preflight_lost: those of them that had to be sent again.
+        spending: what was sent to a service; None of other victims.
     """
 
     began: str
@@ -53,6 +96,7 @@ class Session(_Stored):
     provenance: dict[str, Any]
     preflight_queries: NonNegativeInt = 0
     preflight_lost: NonNegativeInt = 0
+    spending: Spending | None = None
 
 
 class StoredFraming(_Stored):
@@ -107,6 +151,8 @@ class About(_Stored):
         traits: what data sets need to know of the victim.
         shape: channels, height and width of an image.
         classes: what the data call the classes; empty if they have no names.
+        vocabulary: what the victim calls its labels, where their number grew while it was asked:
+            the classes of the data, then the others as they were met; empty of other victims.
         randomised: whether the victim says that its answers vary.
         notes: what a reader of the numbers should know.
         warnings: what is plainly wrong with the victim, by topic (docs/check.md).
@@ -123,6 +169,7 @@ class About(_Stored):
     traits: StoredTraits = StoredTraits()
     shape: Shape
     classes: tuple[str, ...]
+    vocabulary: tuple[str, ...] = ()
     randomised: bool
     notes: tuple[str, ...] = ()
     warnings: dict[str, str] = Field(default_factory=dict)
@@ -132,6 +179,11 @@ class About(_Stored):
     def defended_victim(self) -> str:
         """Name of the victim and its defences, for people."""
         return " + ".join([self.victim, *self.defences])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What labels are called; empty if they have no names."""
+        return self.vocabulary or self.classes
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; ``victim`` is named with its defences."""
@@ -152,6 +204,7 @@ class Setting(_Stored):
         queries: query limit.
         seed: the seed.
         eot: answers that are averaged for every candidate.
+        success: what counts as one, see `brusle.goals.Goal`.
         needs: what the attack needs of a victim: labels, scores or gradients.
         problems: how many problems the last plan has that asked for it.
     """
@@ -165,12 +218,19 @@ class Setting(_Stored):
     queries: PositiveInt
     seed: int = 0
     eot: PositiveInt = 1
+    success: Success = "top1"
     needs: Needs
     problems: NonNegativeInt = 0
 
     @classmethod
     def of(
-        cls, attack: Attack, goal: GoalName, seed: int = 0, eot: int = 1, problems: int = 0
+        cls,
+        attack: Attack,
+        goal: GoalName,
+        seed: int = 0,
+        eot: int = 1,
+        problems: int = 0,
+        success: Success = "top1",
     ) -> Setting:
         """The setting of an attack."""
         return cls(
@@ -180,6 +240,7 @@ class Setting(_Stored):
             goal=goal,
             seed=seed,
             eot=eot,
+            success=success,
             problems=problems,
         )
 
@@ -190,7 +251,10 @@ class Setting(_Stored):
     def key(self) -> str:
         """Tells it from all others, also in a store that another version has written."""
         attack = {name: getattr(self, name) for name in ("kind", "pixels", "queries", "options")}
-        return canonical({"attack": attack, "goal": self.goal, "seed": self.seed, "eot": self.eot})
+        facts = {name: getattr(self, name) for name in ("goal", "seed", "eot")}
+        if self.success != "top1":  # which it was before there was a choice
+            facts["success"] = self.success
+        return canonical({"attack": attack, **facts})
 
     @property
     def name(self) -> str:
@@ -210,7 +274,8 @@ class Setting(_Stored):
     @property
     def family(self) -> tuple[object, ...]:
         """What is equal in settings that differ in their seed alone."""
-        return self.attack, self.goal, self.pixels, self.queries, self.eot, self.minimal
+        budgets = (self.pixels, self.queries, self.eot)
+        return self.attack, self.goal, *budgets, self.minimal, self.success
 
     @property
     def title(self) -> str:
@@ -220,7 +285,8 @@ class Setting(_Stored):
     @property
     def _unusual(self) -> str:
         eot = f", eot {self.eot}" if self.eot > 1 else ""
-        return eot + (f", seed {self.seed}" if self.seed else "")
+        success = f", success {self.success}" if self.success != "top1" else ""
+        return eot + success + (f", seed {self.seed}" if self.seed else "")
 
     @property
     def slug(self) -> str:

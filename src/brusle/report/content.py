@@ -72,7 +72,7 @@ class Content:
     @property
     def classes(self) -> Sequence[str]:
         """Names of the classes; empty if they have none."""
-        return self.about.classes
+        return self.about.names
 
     @property
     def randomised(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import torch
 from torch import nn
@@ -24,9 +24,12 @@ _AUTOATTACK = "git+https://github.com/fra31/auto-attack"
 _INSTALL = {
     "autoattack": _AUTOATTACK,
     "pkg_resources": "'setuptools<81'",
+    "python_multipart": '"brusle[serve]"',
     "robustbench": f"robustbench 'setuptools<81' {_AUTOATTACK}",
+    "starlette": '"brusle[serve]"',
     "timm": '"brusle[timm]"',
     "torchvision": '"brusle[torchvision]"',
+    "uvicorn": '"brusle[serve]"',
 }
 
 
@@ -117,8 +120,7 @@ def take_class_names(name: Name) -> tuple[str, ...] | None:
 
 def take_output(name: Name) -> Output:
     """The option ``output``."""
-    value = name.take_choice("output", ("logits", "probabilities"), "logits")
-    return "logits" if value == "logits" else "probabilities"
+    return cast(Output, name.take_choice("output", get_args(Output), "logits"))
 
 
 def need(module: str, wanted: str) -> Any:

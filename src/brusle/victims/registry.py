@@ -12,35 +12,50 @@ from brusle import zoo
 from brusle.errors import InputError
 from brusle.names import Name, hint
 from brusle.registry import Kind, Registry
+from brusle.terms import Terms
 from brusle.victim import Victim
 from brusle.victims import files, hub, onnx
 from brusle.victims.adapting import adapt, resolve_device
 from brusle.victims.factories import from_plugin, from_python, origin_of
+from brusle.victims.remote import kinds as remote
 from brusle.victims.wrappers import TorchVictim
 
 Loader = Callable[[Name, torch.device], Victim]
 
 
-def load_victim(name: str, device: str = "auto") -> Victim:
+def load_victim(name: str, device: str = "auto", terms: Terms | None = None) -> Victim:
     """The victim called ``name``, such as ``"zoo:cifar10-resnet20"``.
 
     Args:
         name: one of `known_victims`; options stand behind a question mark, as in
             ``"zoo:cifar10-resnet20?runtime=onnx"``.
         device: ``"auto"`` is CUDA where there is one.
+        terms: on which terms a service is asked; the others have none.
     """
     parsed, where = Name.parse(name), resolve_device(device)
     if parsed.text == parsed.kind and parsed.kind not in REGISTRY.all_kinds():
         raise InputError(f"unknown victim {name!r}{hint(name, known_victims())}")
     kind = REGISTRY.find(parsed)
-    if not parsed.rest and parsed.kind in REGISTRY.kinds:
+    if not parsed.rest and parsed.kind in REGISTRY.kinds and not kind.whole:
         raise InputError(f"{name!r} is not complete: write {kind.form}")
-    return kind.open(parsed, where)
+    opened = kind.open(parsed, where)
+    connect: Callable[[Terms | None], Victim] | None = getattr(opened, "connect", None)
+    return opened if connect is None else connect(terms)
 
 
-def as_victim(model: Any, device: str = "auto") -> Victim:
-    """What a user calls or hands over (a name, a module, a victim) as a victim; see `adapt`."""
-    return load_victim(model, device) if isinstance(model, str) else adapt(model, device)
+def as_victim(model: Any, device: str = "auto", terms: Terms | None = None) -> Victim:
+    """What a user calls or hands over (a name, a module, a victim) as a victim; see `adapt`.
+
+    Args:
+        model: that.
+        device: where it runs.
+        terms: on which terms a service is asked; None leaves those of a victim as they are.
+    """
+    if isinstance(model, str):
+        return load_victim(model, device, terms)
+    victim = adapt(model, device)
+    under: Callable[[Terms], Victim] | None = getattr(victim, "under", None)
+    return victim if under is None or terms is None else under(terms)
 
 
 def known_victims() -> dict[str, str]:
@@ -152,6 +167,7 @@ REGISTRY: Registry[Loader] = Registry(
             "What your own function returns",
             risk="runs a function of Python",
         ),
+        **remote.KINDS,
     },
     from_plugin,
 )

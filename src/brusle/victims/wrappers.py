@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,11 +15,13 @@ from brusle import normalisation
 from brusle.allocation import keep_freed_memory
 from brusle.data.images import Framing
 from brusle.errors import InputError, VictimError
-from brusle.scores import Output
+from brusle.replies import Consultation, Reply
+from brusle.scores import Gives, Missing, Output
 from brusle.trouble import PATIENCE, Patience
 from brusle.victim import Victim, traits
 from brusle.victims.borrowing import Placed, evaluating
 from brusle.victims.fusion import Fused
+from brusle.vocabulary import Vocabulary
 
 Arrays = Literal["torch", "numpy"]
 
@@ -34,7 +37,7 @@ class TorchVictim:
 
     Attributes:
         module: the model, normalisation included (see `normalised`).
-        output: what it returns, ``"logits"`` or ``"probabilities"``.
+        output: what it returns, ``"logits"``, ``"probabilities"`` or ``"confidences"``.
         device: where it runs.
         dtype: type of the numbers that it computes with.
         channels_last: memory layout of images; quicker for most convolutional nets.
@@ -111,7 +114,8 @@ class FunctionVictim:
     """A function from images to scores, on torch tensors or NumPy arrays.
 
     Attributes:
-        function: takes ``(n, c, h, w)`` float32 in [0, 1], returns ``(n, classes)``.
+        function: takes ``(n, c, h, w)`` float32 in [0, 1], returns ``(n, classes)``, or with a
+            ``vocabulary`` a mapping of label to score for each image.
         output: what it returns. A function cannot be asked, so it must be said.
         arrays: what it takes and returns, ``"torch"`` or ``"numpy"``.
         device: where torch images are when the function gets them.
@@ -121,6 +125,10 @@ class FunctionVictim:
         randomised: its answers to the same image vary.
         differentiable: autograd can follow its scores back to the images.
         patience: how long it is waited for when it is in trouble (see `brusle.trouble`).
+        gives: all scores, or ``"partial"``: those of the best labels only, and minus infinity for
+            the others.
+        missing: what a label counts as that is not named; see `brusle.scores.Meaning`.
+        vocabulary: the labels that it has named so far, if it names them.
     """
 
     function: Callable[[Any], Any]
@@ -133,6 +141,9 @@ class FunctionVictim:
     randomised: bool = False
     differentiable: bool = False
     patience: Patience = PATIENCE
+    gives: Gives = "scores"
+    missing: Missing = 0.0
+    vocabulary: Vocabulary | None = None
 
     def __post_init__(self) -> None:
         _check_output(self.output)
@@ -152,6 +163,8 @@ class FunctionVictim:
             scores = self.function(images)
         else:
             scores = self.function(images.cpu().numpy())
+        if self.vocabulary is not None:
+            scores = _by_label(scores, self.vocabulary, self.name)
         try:
             scores = torch.as_tensor(scores, device=self.device)
         except (TypeError, ValueError, RuntimeError) as error:
@@ -161,7 +174,7 @@ class FunctionVictim:
             ) from error
         if not scores.is_floating_point() and not scores.is_complex():
             scores = scores.double()
-        return _check_kind(scores, self.output, self.name)
+        return scores if self.gives == "partial" else _check_kind(scores, self.output, self.name)
 
 
 @dataclass(frozen=True)
@@ -237,12 +250,17 @@ def wrap(
     randomised: bool = False,
     differentiable: bool = False,
     patience: Patience = PATIENCE,
+    gives: Gives = "scores",
+    missing: Missing = 0.0,
+    named: bool = False,
+    aliases: Mapping[str, Iterable[str]] | None = None,
 ) -> TorchVictim | FunctionVictim:
     """Declare what a model or function gives, and get a victim.
 
     Args:
         model: an ``nn.Module``, or a function from images to scores.
-        output: ``"logits"`` or ``"probabilities"``.
+        output: ``"logits"``, ``"probabilities"``, or ``"confidences"``: a number for each label by
+            itself, as services give them, which need not sum to one.
         arrays: what a function takes, ``"torch"`` or ``"numpy"``; modules take torch.
         device: where it runs.
         name: for messages and reports; the class or function name if None.
@@ -253,11 +271,20 @@ def wrap(
             attacks can be used; modules always are.
         patience: of a function, how long it is waited for when it is in trouble: a service that
             is busy or cannot be reached, see `brusle.trouble`.
+        gives: ``"scores"``: all of them; ``"partial"``: of a function, those of the best labels
+            only, and minus infinity for the others.
+        missing: what a label counts as in a loss that is not named: a number, or ``"floor"``, the
+            lowest score of the same answer.
+        named: a function returns, for each image, a mapping of label to score. Labels may be new
+            at any time, and those that are not named are absent.
+        aliases: a label to other names of it, for functions that name their labels.
     """
     if not callable(model):
         raise InputError(f"{model!r} cannot be called: give an nn.Module or a function")
     device = torch.device(device)
     if isinstance(model, nn.Module):
+        if gives != "scores" or named:
+            raise InputError("a module gives all scores: wrap a function that calls it instead")
         label = name or type(model).__name__
         return TorchVictim(
             model,
@@ -270,7 +297,19 @@ def wrap(
         )
     label = name or str(getattr(model, "__name__", type(model).__name__))
     return FunctionVictim(
-        model, output, arrays, device, label, classes, shape, randomised, differentiable, patience
+        model,
+        output,
+        arrays,
+        device,
+        label,
+        classes,
+        shape,
+        randomised,
+        differentiable,
+        patience,
+        gives="partial" if named else gives,
+        missing=missing,
+        vocabulary=Vocabulary(aliases) if named else None,
     )
 
 
@@ -295,8 +334,23 @@ class _Normalise(nn.Module):
 
 
 def _check_output(output: object) -> None:
-    if output not in ("logits", "probabilities"):
-        raise InputError(f"output is {output!r}: choose 'logits' or 'probabilities'")
+    if output not in get_args(Output):
+        raise InputError(f"output is {output!r}: choose from {', '.join(get_args(Output))}")
+
+
+def _by_label(said: Any, vocabulary: Vocabulary, name: str) -> Tensor:
+    """``(n, labels)`` scores of mappings from label to score."""
+    try:
+        replies = [
+            Reply(np.array([float(score) for score in one.values()]), tuple(map(str, one)))
+            for one in said
+        ]
+    except (AttributeError, TypeError, ValueError) as error:
+        raise VictimError(
+            f"{name} is declared to name its labels, but returned {type(said).__name__}: return a "
+            f"list with a mapping of label to score for each image"
+        ) from error
+    return Consultation.of(replies, vocabulary).scores
 
 
 class OutputKindError(VictimError):

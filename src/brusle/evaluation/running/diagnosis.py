@@ -17,6 +17,7 @@ from torch import Tensor
 from brusle.errors import BrusleError, VictimUnavailable
 from brusle.evaluation.statistics import Rate
 from brusle.oracle import Oracle
+from brusle.scores import ABSENT, top_labels
 from brusle.victim import Victim, traits
 from brusle.victims.preprocessing import as_if, others, remedy, suspects
 from brusle.victims.wrappers import contradiction
@@ -115,7 +116,7 @@ class Sample:
 
     def right(self, scores: Tensor, errors: dict[int, str]) -> Rate:
         """How many of some answers are right."""
-        hits = (scores.argmax(1) == self.labels) & ~scores.isnan().any(1)
+        hits = (top_labels(scores) == self.labels) & ~scores.isnan().any(1)
         return Rate(int(hits.sum()), len(scores) - len(errors))
 
     @property
@@ -155,8 +156,12 @@ def output_kind(sample: Sample) -> Finding:
         wrong = contradiction(scores, victim.output, victim.name)
         if wrong:
             return Finding("output kind", "failure", wrong)
-    low, high = float(scores.min()), float(scores.max())
+    named = scores[scores > ABSENT]
+    low, high = (float(named.min()), float(named.max())) if len(named) else (0.0, 0.0)
     text = f"declared as {victim.output}; scores from {low:.3g} to {high:.3g}"
+    if gives == "partial":
+        lengths = (scores > ABSENT).sum(1)
+        text += f" in lists of {int(lengths.min())} to {int(lengths.max())} labels"
     saturated = victim.output == "probabilities" and (scores.amax(1) >= 1).float().mean() > 0.5
     if saturated and gives == "scores":
         return Finding(
@@ -236,7 +241,7 @@ def label_order(sample: Sample) -> str:
     on the images that it was made of, any order would look good.
     """
     known = ~sample.scores.isnan().any(1)
-    labels, said = sample.labels[known].tolist(), sample.scores[known].argmax(1).tolist()
+    labels, said = sample.labels[known].tolist(), top_labels(sample.scores[known]).tolist()
     half = _halves(labels)
     hits = 0
     for mine in (0, 1):

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from brusle.answers import SEVERAL
 from brusle.evaluation.record import Row
 from brusle.evaluation.running.shards import Shard, ShardSupply
 from brusle.evaluation.storing.rows import rows_of
-from brusle.oracle import SEVERAL
 from brusle.results import AttackResult
 from brusle.session import Progress, run
 from brusle.victim import Victim
@@ -68,4 +68,5 @@ def attack(
         on_settled=settled,
         all_may_fail=len(shard) < SEVERAL,
         memory=shard.memory,
+        success=shard.setting.success,
     )

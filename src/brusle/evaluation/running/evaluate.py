@@ -17,7 +17,9 @@ from brusle.evaluation.running.plan import Plan, is_attack
 from brusle.evaluation.running.runner import run_plan
 from brusle.evaluation.storing.manifest import Manifest, Targets
 from brusle.evaluation.storing.runs import Run
+from brusle.goals import Success
 from brusle.search import Attack
+from brusle.terms import Terms
 
 Attacks = Sequence[Attack] | Mapping[GoalName, Sequence[Attack]]
 
@@ -35,9 +37,13 @@ def evaluate(
     limit: int | None = None,
     seed: int | Sequence[int] = 0,
     eot: int = 1,
+    success: Success = "top1",
     batch_size: int | None = None,
     device: str = "auto",
     timeout: float | None = None,
+    terms: Terms | None = None,
+    record: bool = False,
+    replay: str | Path | None = None,
     engine: Engine | None = None,
     retry_errors: bool = False,
     on_progress: OnSetting | Literal["auto"] | None = "auto",
@@ -65,9 +71,16 @@ def evaluate(
         seed: same seed, same result. With several, every attack runs once for each, on the same
             images, and targets are drawn with the first.
         eot: answers of a randomised victim that are averaged for every candidate.
+        success: what counts as one where the victim gives lists of labels: ``"top1"``, ``"absent"``
+            or ``"new"``; see `brusle.goals.Goal`.
         batch_size: most images in one call of the victim; None chooses by image size.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
         timeout: most seconds that one call of the victim may take (see `brusle.victims.timed`).
+        terms: on which terms a service is asked: rate, price, budget, ... (`brusle.Terms`).
+        record: keep every answer in ``out``, in a journal, so that nothing is ever asked twice.
+            The answers of services are always kept.
+        replay: a run folder, or its ``journal.sqlite``: the victim is not opened, and answers come
+            from there alone.
         engine: who does the work: this process if None, or `brusle.Ray` for several.
         retry_errors: run errors and unverified results again that are stored. What failed for the
             victim's trouble (`brusle.trouble`) is run again in any case.
@@ -89,6 +102,7 @@ def evaluate(
         "limit": limit,
         "seeds": seed,
         "eot": eot,
+        "success": success,
     }
     if attacks is not None:
         _require_budgets(attacks)
@@ -99,6 +113,9 @@ def evaluate(
         batch_size=batch_size,
         device=device,
         timeout=timeout,
+        terms=terms,
+        record=record,
+        replay=replay,
         engine=engine,
         retry_errors=retry_errors,
         on_progress=on_progress,

@@ -23,6 +23,7 @@ from brusle.evaluation.running.diagnosis import (
     input_range,
     output_kind,
 )
+from brusle.evaluation.running.victim import terms_of
 from brusle.evaluation.running.workload import Workload
 from brusle.evaluation.storing.store import Store
 from brusle.problems import Problems
@@ -30,6 +31,7 @@ from brusle.text import shown
 from brusle.victim import Victim
 
 IMAGES = 64  # at most, whatever the batch size: the same images, the same warnings
+FEW = 8  # where each of them may cost money
 OnWarning = Callable[[str], None]
 _BAD = 0.5  # with a lower accuracy, other ranges of the input are tried
 _RESTART = -2  # that no attack has: the noise of a randomised victim is another
@@ -42,7 +44,7 @@ def look_first(
     images: Sequence[int],
     seed: int,
     batch_size: int,
-    on_warning: OnWarning | None = None,
+    on_warning: OnWarning,
 ) -> None:
     """Look at ``victim``, say what is plainly wrong with it, and note that in ``store``.
 
@@ -53,11 +55,12 @@ def look_first(
         images: numbers of those that are to be attacked; nothing is asked if there are none.
         seed: same seed, same result.
         batch_size: most images in one call of the victim.
-        on_warning: called with each warning; None makes them Python warnings.
+        on_warning: called with each warning.
     """
     if not images:
         return
-    sample = _sample(victim, workload, sorted(set(images)), seed, batch_size)
+    most = IMAGES if terms_of(victim) is None else FEW
+    sample = _sample(victim, workload, sorted(set(images)), seed, batch_size, most)
     devices = [victim.device] if victim.device.type == "cuda" else []
     with torch.random.fork_rng(devices):  # a victim may draw numbers of its own
         found = {finding.topic: finding.text for finding in _findings(sample)}
@@ -69,10 +72,10 @@ def look_first(
     now = {"warnings": about.warnings | found, "sessions": sessions}
     store.write_about(about.model_copy(update=now))
     for topic, text in found.items():
-        (on_warning or _warn)(f"{topic}: {text}")
+        on_warning(f"{topic}: {text}")
 
 
-def _warn(text: str) -> None:
+def warn(text: str) -> None:
     """A Python warning that points at whoever has called brusle."""
     frame, level = inspect.currentframe(), 0
     while frame is not None and frame.f_globals.get("__name__", "").startswith("brusle."):
@@ -81,12 +84,17 @@ def _warn(text: str) -> None:
 
 
 def _sample(
-    victim: Victim, workload: Workload, numbers: Sequence[int], seed: int, batch_size: int
+    victim: Victim,
+    workload: Workload,
+    numbers: Sequence[int],
+    seed: int,
+    batch_size: int,
+    most: int,
 ) -> Sample:
     """Some of the images, evenly over the classes."""
     entries = [workload.manifest.entries[at] for at in numbers]
     labels = torch.tensor([entry.label for entry in entries])
-    chosen = balanced_order(labels)[:IMAGES]
+    chosen = balanced_order(labels)[:most]
     images = workload.originals.take([entries[at].name for at in chosen])
     ids = Problems.make(images, labels[chosen]).ids
     streams = rng.streams(seed, ids, _RESTART)
@@ -100,7 +108,8 @@ def _findings(sample: Sample) -> Iterator[Finding]:
         return  # the evaluation will meet that itself, and knows what to do
     if int(sample.labels.max()) >= sample.scores.shape[1]:
         return  # likewise
-    fitting = input_range(sample, _BAD)
+    # where answers cost money, nobody is asked for more than the images themselves
+    fitting = input_range(sample, _BAD if terms_of(sample.victim) is None else 0.0)
     judged = accuracy(sample, explained=fitting.verdict == "failure")
     # a victim that raised may be well again later, and its rows say so
     found = (finite(sample, kind="NaN"), output_kind(sample), judged, fitting)

@@ -88,6 +88,9 @@ def _continued(before: About, now: About) -> About:
             )
     return now.model_copy(
         update={
+            "victim": before.victim,  # in a replay, nobody knows any more what is a defence
+            "defences": before.defences,
+            "vocabulary": before.vocabulary,
             "notes": tuple(dict.fromkeys([*before.notes, *now.notes])),
             "warnings": before.warnings,
             "sessions": (*before.sessions, *now.sessions),

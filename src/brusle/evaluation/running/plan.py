@@ -19,7 +19,6 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -34,16 +33,18 @@ from pydantic_core import PydanticCustomError
 
 from brusle import attacks, data, defaults, defences, victims
 from brusle.attacks import make, standard
-from brusle.errors import DataError, InputError
+from brusle.errors import InputError
 from brusle.evaluation.record import GoalName
 from brusle.evaluation.storing.manifest import Manifest
 from brusle.files import slug
+from brusle.goals import Success
 from brusle.names import hint
 from brusle.search import Attack
-from brusle.text import brief, shortened, storable
+from brusle.text import brief, storable
 from brusle.version import RESULTS
 from brusle.victim import Victim
 from brusle.victims.fingerprints import fingerprint
+from brusle.yaml_files import read_yaml
 
 
 def _several(value: Any) -> Any:
@@ -138,6 +139,8 @@ class Plan(BaseModel):
         queries: most queries per image of each attack that is named.
         seeds: every attack runs once for each; targets are drawn with the first.
         eot: answers that are averaged for every candidate.
+        success: what counts as one, of untargeted attacks on victims that give lists of labels;
+            see `brusle.goals.Goal`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
@@ -156,6 +159,7 @@ class Plan(BaseModel):
     queries: PositiveInt = defaults.QUERIES
     seeds: Annotated[tuple[Seed, ...], _ONE_OR_SEVERAL, _EACH_ONCE, Field(min_length=1)] = (0,)
     eot: PositiveInt = 1
+    success: Success = "top1"
 
     @classmethod
     def of(cls, values: Mapping[str, Any], where: str = "the plan") -> Plan:
@@ -179,12 +183,14 @@ class Plan(BaseModel):
     @classmethod
     def read(cls, path: str | Path) -> Plan:
         """A plan from a YAML file."""
-        return cls.of(read_yaml(path), str(path))
+        return cls.of(read_yaml(path, "plan"), str(path))
 
     @property
     def digest(self) -> str:
         """A short hash that names the plan: the same for the same plan, however it was written."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
+        # what was the only way before leaves the names of folders as they were
+        usual = {"success"} if self.success == "top1" else set()
+        return hashlib.sha256(self.model_dump_json(exclude=usual).encode()).hexdigest()[:12]
 
     def folder(self, victim: Victim, manifest: Manifest) -> Path:
         """Where results go if nobody says: another folder for all that must not be mixed.
@@ -239,35 +245,3 @@ class Plan(BaseModel):
         return made + [
             make(spec, budget, self.queries, self.minimal) for budget in budgets for spec in named
         ]
-
-
-def read_yaml(path: str | Path) -> dict[str, Any]:
-    """A YAML file of keys and values."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-        _check_yaml(yaml.compose(text, yaml.SafeLoader), path, set())
-        values = yaml.safe_load(text)
-    except OSError as error:
-        raise DataError(f"cannot read the plan {path}: {error.strerror}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        problem = shortened(" ".join(str(error).split()), 200)
-        raise DataError(f"{path} is no YAML: {problem}") from error
-    if not isinstance(values, dict):
-        raise DataError(f"{path} is no plan: it must be keys and values, as in 'queries: 500'")
-    return values
-
-
-def _check_yaml(node: yaml.Node | None, path: str | Path, seen: set[int]) -> None:
-    """Raise if a key is given twice, or if there is an alias: a few can stand for billions."""
-    if id(node) in seen:
-        raise DataError(f"{path} has an alias (*NAME): write out what it stands for")
-    seen.add(id(node))
-    parts: list[Any] = list(node.value) if isinstance(node, yaml.CollectionNode) else []
-    if isinstance(node, yaml.MappingNode):
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        twice = [key for at, key in enumerate(keys) if key in keys[:at]]
-        if twice:
-            raise DataError(f"{path} has the key {brief(twice[0])} twice: give it once")
-        parts = [part for pair in node.value for part in pair]
-    for part in parts:
-        _check_yaml(part, path, seen)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from brusle.batching import default_batch_size
 from brusle.data import Data, Dataset, Source, as_source
@@ -26,7 +26,8 @@ from brusle.evaluation.running.diagnosis import (
     probes,
 )
 from brusle.evaluation.statistics.rates import Rate, or_none
-from brusle.victim import Victim, traits
+from brusle.scores import top_labels, widened
+from brusle.victim import Victim, meaning_of, traits
 from brusle.victims import as_victim
 from brusle.victims.borrowing import evaluating
 from brusle.victims.preprocessing import undefended
@@ -281,8 +282,8 @@ class _Check:
         scores, spread, flips = self.sample.scores, 0.0, 0
         for _ in range(REPEATS - 1):
             again, _ = self.sample.ask(self.data.images)
-            spread = max(spread, float((again - scores).nan_to_num().abs().max()))
-            flips = max(flips, int((again.argmax(1) != scores.argmax(1)).sum()))
+            spread = max(spread, self._gap(again, scores))
+            flips = max(flips, int((top_labels(again) != top_labels(scores)).sum()))
         said = f"{REPEATS} calls differ by {spread:.2g} at most, {flips} labels change"
         if self.traits.randomised and spread == 0:
             text = (
@@ -298,6 +299,15 @@ class _Check:
             return Finding("determinism", "failure", text)
         return Finding("determinism", "ok", said)
 
+    def _gap(self, one: Tensor, other: Tensor) -> float:
+        """The largest difference of scores; a label that only one of them names counts as missing.
+
+        The vocabulary may have grown between the two.
+        """
+        columns, meaning = max(one.shape[1], other.shape[1]), meaning_of(self.victim)
+        both = [meaning.filled(widened(scores, columns)) for scores in (one, other)]
+        return float((both[0] - both[1]).nan_to_num().abs().max())
+
     def _batch(self) -> Finding:
         """The same images in calls of one."""
         if self.traits.randomised:
@@ -307,9 +317,9 @@ class _Check:
         if errors:
             text = f"an image in a call of its own gets no scores: {next(iter(errors.values()))}"
             return Finding("batch size", "failure", text)
-        gap = float((alone - scores[:few]).nan_to_num().abs().max())
+        gap = self._gap(alone, scores[:few])
         text = f"alone and in a batch, scores differ by {gap:.2g} at most"
-        if bool((alone.argmax(1) != scores[:few].argmax(1)).any()) or gap > 1e-2:
+        if bool((top_labels(alone) != top_labels(scores[:few])).any()) or gap > 1e-2:
             advice = "answers depend on what else is in the batch (BatchNorm in training mode?)"
             return Finding("batch size", "failure", f"{text}: {advice}")
         if gap > 1e-4:

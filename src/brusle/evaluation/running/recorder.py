@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
 from brusle.evaluation.record import Row
 from brusle.evaluation.running.display import OnSetting
+from brusle.evaluation.running.journalling import note_vocabulary
 from brusle.evaluation.running.shards import Shard, Unfinished
 from brusle.evaluation.storing.pending import Pending
 from brusle.evaluation.storing.store import Store
 from brusle.session import Progress
+from brusle.vocabulary import Vocabulary
 
 
 class Recorder:
     """The `brusle.evaluation.running.engines.Sink` of an evaluation.
 
     Problems are shown as finished when they are stored, not when their search has ended: what was
-    shown is on the disk.
+    shown is on the disk. Labels get their names before the rows that have them. Several threads may
+    use it at once.
     """
 
     def __init__(
@@ -26,22 +30,28 @@ class Recorder:
         unfinished: Sequence[Unfinished],
         pending: Pending | None = None,
         on_progress: OnSetting | None = None,
+        vocabulary: Vocabulary | None = None,
     ) -> None:
         self._store, self._pending, self._on_progress = store, pending, on_progress
+        self._vocabulary, self._lock = vocabulary, threading.Lock()
         self._tallies = {left.setting.key: _Tally(left) for left in unfinished}
 
     def keep(self, shard: Shard, rows: list[Row]) -> None:
         """Store rows of a shard."""
-        self._store.add_rows(shard.setting.number, rows)
-        if self._pending is not None:
-            self._pending.forget(shard.setting.key, [row.problem for row in rows])
-        self._tallies[shard.setting.key].add(shard, rows)
-        self._tell(shard)
+        with self._lock:
+            if self._vocabulary is not None:
+                note_vocabulary(self._store, self._vocabulary)
+            self._store.add_rows(shard.setting.number, rows)
+            if self._pending is not None:
+                self._pending.forget(shard.setting.key, [row.problem for row in rows])
+            self._tallies[shard.setting.key].add(shard, rows)
+            self._tell(shard)
 
     def show(self, shard: Shard, progress: Progress) -> None:
         """How far a shard is."""
-        self._tallies[shard.setting.key].shards[shard.number] = progress
-        self._tell(shard)
+        with self._lock:
+            self._tallies[shard.setting.key].shards[shard.number] = progress
+            self._tell(shard)
 
     def _tell(self, shard: Shard) -> None:
         if self._on_progress is not None:

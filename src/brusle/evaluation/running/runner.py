@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -13,25 +13,30 @@ from brusle.batching import default_batch_size
 from brusle.data.fit import check_fit
 from brusle.errors import BrusleError, InputError
 from brusle.evaluation.record import GoalName, Setting
+from brusle.evaluation.running.concurrent import Concurrent
 from brusle.evaluation.running.display import OnSetting, told
 from brusle.evaluation.running.engines import Engine, Local
-from brusle.evaluation.running.first_look import OnWarning, look_first
+from brusle.evaluation.running.first_look import OnWarning, look_first, warn
 from brusle.evaluation.running.introduction import introduce, note_changed_weights
+from brusle.evaluation.running.journalling import journalled, share_vocabulary
 from brusle.evaluation.running.plan import Plan
 from brusle.evaluation.running.recorder import Recorder
 from brusle.evaluation.running.shards import ShardSupply, Unfinished
 from brusle.evaluation.running.starts import StartingImages
-from brusle.evaluation.running.victim import VictimSpec
+from brusle.evaluation.running.victim import VictimSpec, terms_of
 from brusle.evaluation.running.workload import Workload
 from brusle.evaluation.storing.pending import Pending
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import Store
 from brusle.finishing import write_out
 from brusle.search import Attack
-from brusle.session import check_needs
+from brusle.session import check_needs, check_success
+from brusle.terms import Terms
 from brusle.version import RESULTS
-from brusle.victim import Victim
+from brusle.victim import Victim, traits
+from brusle.victims import recorded
 from brusle.victims.fingerprints import fingerprint
+from brusle.victims.recording import Recorded
 
 
 def run_plan(
@@ -41,6 +46,9 @@ def run_plan(
     batch_size: int | None = None,
     device: str = "auto",
     timeout: float | None = None,
+    terms: Terms | None = None,
+    record: bool = False,
+    replay: str | Path | None = None,
     engine: Engine | None = None,
     retry_errors: bool = False,
     on_progress: OnSetting | Literal["auto"] | None = "auto",
@@ -48,17 +56,21 @@ def run_plan(
 ) -> Run:
     """Do what ``plan`` says; the other arguments are those of `brusle.evaluate`."""
     began = time.monotonic()
-    spec = VictimSpec(plan.victim, device, plan.defences, timeout)
-    victim = spec.open()
-    settings = _settings(plan, victim)
+    spec = VictimSpec(plan.victim, device, plan.defences, timeout, terms)
+    victim = spec.open() if replay is None else recorded(None, replay, replay=True)
+    settings = plan_settings(plan, victim)
     workload = Workload.of(plan, victim)
     _check(settings, workload, victim)
-    folder = _folder(out, plan, victim, workload)
+    folder = run_folder(out, plan, victim, workload, replay is not None)
     batch_size = batch_size or default_batch_size(workload.shape, victim.device)
-    starting = StartingImages(workload.source, victim, plan.seeds[0], batch_size)
+    on_warning = on_warning or warn
 
     store = Store.memory() if folder is None else Store.write(folder)
-    with _closed_on_failure(store):
+    with _closed_on_failure(store), ExitStack() as books:
+        if folder is not None and replay is None and (record or terms_of(victim) is not None):
+            victim = books.enter_context(journalled(victim, folder, store, on_warning))
+        share_vocabulary(victim, store, workload.source)
+        starting = StartingImages(workload.source, victim, plan.seeds[0], batch_size)
         introduce(store, plan, victim, [attack for _, attack in settings], workload)
         unfinished = [Unfinished.of(store, *pair, workload, retry_errors) for pair in settings]
         with _counted_on_failure(store, unfinished, folder), _pending(folder, victim) as pending:
@@ -68,8 +80,10 @@ def run_plan(
             look_first(store, victim, workload, images, plan.seeds[0], batch_size, on_warning)
             supply = ShardSupply(spec, victim, unfinished, workload, starting, batch_size, pending)
             with told(on_progress) as tell:
-                (engine or Local()).run(supply, Recorder(store, unfinished, pending, tell))
+                recorder = Recorder(store, unfinished, pending, tell, traits(victim).vocabulary)
+                _engine_for(victim, engine).run(supply, recorder)
             note_changed_weights(store, victim)
+            books.close()  # before anybody reads what it cost
             run = _run(store, folder, unfinished, workload)
             run.start_queries, run.seconds = starting.queries, time.monotonic() - began
             if folder is not None:
@@ -78,10 +92,10 @@ def run_plan(
     return run
 
 
-def _settings(plan: Plan, victim: Victim) -> list[tuple[Setting, Attack]]:
+def plan_settings(plan: Plan, victim: Victim) -> list[tuple[Setting, Attack]]:
     """The attacks of a plan, each for its goal and with each seed."""
     settings = [
-        (Setting.of(attack, goal, seed, plan.eot), attack)
+        (Setting.of(attack, goal, seed, plan.eot, success=plan.success), attack)
         for goal, attacks in plan.attacks_on(victim).items()
         for attack in attacks
         for seed in plan.seeds
@@ -97,15 +111,32 @@ def _check(settings: Sequence[tuple[Setting, Attack]], workload: Workload, victi
     check_fit(workload.source, workload.shape, victim)
     for setting, attack in settings:
         check_needs(attack, victim, setting.eot)
+        check_success(setting.success, attack, victim, setting.goal == "targeted")
         first = workload.problems(setting.goal, [0])
         starts = first.images if attack.wants_start(setting.goal == "targeted") else None
         attack.check(replace(first, starts=starts))
 
 
-def _folder(out: str | Path | None, plan: Plan, victim: Victim, workload: Workload) -> Path | None:
+def run_folder(
+    out: str | Path | None, plan: Plan, victim: Victim, workload: Workload, replayed: bool = False
+) -> Path | None:
+    """Where results go; None if nowhere."""
     if out == "auto":
-        return plan.folder(victim, workload.manifest)
+        folder = plan.folder(victim, workload.manifest)
+        return folder.with_name(f"{folder.name}-replay") if replayed else folder
     return None if out is None else Path(out)
+
+
+def _engine_for(victim: Victim, engine: Engine | None) -> Engine:
+    """The engine that was asked for, or the one that suits the victim."""
+    if traits(victim).concurrency == 1:
+        return engine or Local()
+    if engine is not None:
+        raise InputError(
+            f"{victim.name} is asked by one process, which keeps its limits: leave out --workers "
+            f"and --address, and say with --concurrency how many calls may be under way"
+        )
+    return Concurrent()
 
 
 @contextmanager
@@ -135,8 +166,11 @@ def _counted_on_failure(
 
 @contextmanager
 def _pending(folder: Path | None, victim: Victim) -> Iterator[Pending | None]:
-    """The answers that a run folder keeps of attacks that are not finished."""
-    if folder is None:
+    """The answers that a run folder keeps of attacks that are not finished.
+
+    A journal has all answers, and needs no second one.
+    """
+    if folder is None or isinstance(victim, Recorded):
         yield None
         return
     pending = Pending(folder, f"{RESULTS} {victim.name} {fingerprint(victim)}")

@@ -19,7 +19,7 @@ from brusle.ledger import COLUMNS
 from brusle.outcomes import ATTACKED, FAULTY
 from brusle.scores import Loss, Meaning, Output, Scores
 from brusle.text import brief
-from brusle.verify import draws_of, reaches
+from brusle.verify import draws_of, reaches, top_of
 from brusle.victim import Traits
 
 _NO_ATTACK = ("queries", "pixels", "verify", "backward")  # all 0 where there was no attack
@@ -49,7 +49,12 @@ class RowAudit:
     def _of_aim(self, row: Row) -> Iterator[str]:
         if (row.target is None) != (self.setting.goal == "untargeted"):
             yield f"its target is {row.target}, and its goal {self.setting.goal}"
-        if row.status == "success" and not reaches(row.final_label, row.label, row.target):
+        plain = self.setting.success == "top1"
+        if (
+            row.status == "success"
+            and plain
+            and not reaches(row.final_label, row.label, row.target)
+        ):
             yield f"a success whose final label is {row.final_label}"
 
     def _of_status(self, row: Row) -> Iterator[str]:
@@ -65,7 +70,8 @@ class RowAudit:
             yield from self._of_skipped(row)
 
     def _of_skipped(self, row: Row) -> Iterator[str]:
-        if row.clean_label in (-1, row.label) or row.final_label != row.clean_label:
+        seen = row.clean_label != -1 or self.traits.gives == "partial"  # a list may be empty
+        if not seen or row.clean_label == row.label or row.final_label != row.clean_label:
             yield (
                 f"it was not attacked, and its clean and final labels are {row.clean_label} and "
                 f"{row.final_label}"
@@ -102,13 +108,16 @@ class RowAudit:
             yield "its scores are damaged"
             return
         scores = np.frombuffer(row.scores)
-        if not len(scores) or not np.isfinite(scores).all():
+        absent = np.isneginf(scores) & (self.traits.gives == "partial")
+        if not len(scores) or not (np.isfinite(scores) | absent).all():
             return  # the victim has failed, and its row says so
-        labels = (row.label, row.target or 0, row.final_label)
+        labels = (row.label, row.target or 0, max(row.final_label, 0))
         if not all(0 <= label < len(scores) for label in labels):
             yield f"a label that is none of its {len(scores)} scores"
-        elif scores[row.final_label] < scores.max():
-            yield f"its final label is {row.final_label}, and its scores say {scores.argmax()}"
+        elif row.final_label != top_of(scores) and scores[row.final_label] < scores.max():
+            yield f"its final label is {row.final_label}, and its scores say {top_of(scores)}"
+        elif row.status == "success" and self.setting.success == "absent" and not absent[row.label]:
+            yield "a success whose label is still in the list"
         elif math.isfinite(row.loss) and not self._is_loss(row, torch.from_numpy(scores.copy())):
             yield f"its loss of {row.loss:g} does not follow from its scores"
 
@@ -117,9 +126,12 @@ class RowAudit:
         label = torch.tensor([row.label])
         target = None if row.target is None else torch.tensor([row.target])
         known = [float(row.pixels)]
-        said = Scores(scores[None], Meaning(self.output))
+        if self.setting.success == "new":
+            return True  # it depends on the list of the clean image, which is not stored
+        meaning = Meaning(self.output, self.traits.gives, missing=self.traits.missing)
+        said = Scores(scores[None], meaning)
         for loss in get_args(Loss):
-            goal = Goal(target is not None, loss)
+            goal = Goal(target is not None, loss, self.setting.success)
             known.append(float(goal.losses(said, label, target)[0]))
         return any(math.isclose(row.loss, one, rel_tol=1e-4, abs_tol=1e-6) for one in known)
 

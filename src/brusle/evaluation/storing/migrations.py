@@ -67,6 +67,32 @@ def _from_3(connection: sqlite3.Connection) -> None:
         )
 
 
+def _from_4(connection: sqlite3.Connection) -> None:
+    """0.2 before lists of labels: no vocabulary, and one kind of success."""
+    facts = connection.execute("SELECT * FROM about").fetchall()
+    settings = connection.execute("SELECT * FROM settings").fetchall()
+    described = [columns for _, *columns in settings]
+    require_unchanged(facts, "fact")
+    require_unchanged(described, "setting")
+    require_text([*facts, *described])
+    news: dict[str, Any] = {"format": "brusle-results-5"}
+    if len(facts) > 1:  # something has begun
+        news["vocabulary"] = []
+    connection.executemany(
+        "INSERT OR REPLACE INTO about VALUES (?, ?, ?)",
+        [with_checksum(name, json.dumps(value)) for name, value in news.items()],
+    )
+    for number, key, text, _ in settings:
+        description = _read(text, f"setting {number}")
+        if not isinstance(description, dict):
+            raise Damaged(f"setting {key[:80]!r} is none that brusle makes")
+        said = json.dumps(description | {"success": "top1"})
+        connection.execute(
+            "UPDATE settings SET description = ?, checksum = ? WHERE id = ?",
+            (*with_checksum(key, said)[1:], number),
+        )
+
+
 def _about_from_3(facts: Mapping[str, Any]) -> dict[str, Any]:
     if facts.keys() <= {"format"}:  # nothing has begun
         return {"format": "brusle-results-4"}
@@ -160,4 +186,7 @@ def _read(text: str, what: str) -> Any:
         raise Damaged(f"{what} is no JSON") from error
 
 
-_STEPS: dict[str, Callable[[sqlite3.Connection], None]] = {"brusle-results-3": _from_3}
+_STEPS: dict[str, Callable[[sqlite3.Connection], None]] = {
+    "brusle-results-3": _from_3,
+    "brusle-results-4": _from_4,
+}

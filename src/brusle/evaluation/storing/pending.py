@@ -26,6 +26,7 @@ from torch import Tensor
 from brusle import rng
 from brusle.database import connect, layout, layout_of
 from brusle.errors import DataError
+from brusle.scores import ABSENT
 
 FILE = "pending.sqlite"
 MOST_BYTES = 256 << 20  # of answers; beyond that, no more are kept
@@ -242,7 +243,7 @@ def _alike(before: Tensor, now: Tensor) -> bool:
     """The same but for what batches of another size make of the last digits."""
     if before.shape != now.shape:
         return False
-    scale = float(now.abs().max())
+    scale = float(now.abs().masked_fill(now == ABSENT, 0).max())
     return torch.allclose(before.double(), now.double(), rtol=1e-3, atol=1e-4 * scale)
 
 
@@ -261,7 +262,7 @@ def _unpacked(draws: Any, kind: Any, scores: Any) -> dict[int, Tensor]:
         values = np.frombuffer(scores, kind).reshape(len(numbers), -1)
     except (ValueError, TypeError):
         return {}
-    if values.shape[1] < 2 or not np.isfinite(values).all():
+    if values.shape[1] < 2 or np.isnan(values).any() or np.isposinf(values).any():
         return {}
     native = values.astype(values.dtype.newbyteorder("="))
     return dict(zip(numbers, torch.from_numpy(native), strict=True))

@@ -21,6 +21,7 @@ from torch import Tensor
 from brusle import defences as defence_kinds
 from brusle import rng
 from brusle import victims as victim_kinds
+from brusle.answers import Answers
 from brusle.batching import default_batch_size
 from brusle.data import Data
 from brusle.data.fit import check_fit
@@ -31,8 +32,9 @@ from brusle.evaluation.storing.rows import rebuild
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import ExaminedRow
 from brusle.names import require_harmless
-from brusle.oracle import Answers, Oracle
-from brusle.verify import image_fault, missed_goal, reaches, saved_as_png
+from brusle.oracle import Oracle
+from brusle.scores import ABSENT
+from brusle.verify import holds, image_fault, missed_goal, saved_as_png, top_of
 from brusle.victim import Victim, traits
 from brusle.victims import timed
 from brusle.victims.fingerprints import fingerprint
@@ -258,6 +260,7 @@ class _Batch:
         )
         oracle = Oracle(self._victim, len(rows), limit=0, batch_size=len(rows), streams=streams)
         answers = oracle.ask_once(torch.arange(len(rows)), saved, "verify")
+        listed = self._clean_lists(oracle, rows) if self._setting.success == "new" else None
         stored = answers
         if not torch.equal(saved, pictures):  # originals that are not of 8-bit levels
             stored = oracle.ask_once(torch.arange(len(rows)), pictures, "verify")
@@ -266,12 +269,21 @@ class _Batch:
             if position in answers.errors:
                 reasons[at].append(answers.errors[position])
                 continue
-            label = int(_scores(answers, position).argmax())
-            if not reaches(label, row.label, row.target):
-                missed[at] = missed_goal(label)
+            said = _scores(answers, position)
+            aims = (row.label, row.target, self._setting.success)
+            if not holds(said, *aims, None if listed is None else listed[position]):
+                missed[at] = missed_goal(top_of(said))
             elif not self._audit.traits.randomised and position not in stored.errors:
-                reasons[at] += _other_answer(row, _scores(stored, position))
+                open_ended = self._audit.traits.vocabulary is not None
+                reasons[at] += _other_answer(row, _scores(stored, position), open_ended)
         return missed
+
+    def _clean_lists(self, oracle: Oracle, rows: Sequence[Row]) -> NDArray[np.bool_]:
+        """``(n, classes)``: which labels the victim names for the clean images."""
+        clean = self._run.originals.take([row.image for row in rows])
+        answers = oracle.ask_once(torch.arange(len(rows)), clean, "clean")
+        named: NDArray[np.bool_] = (answers.values > ABSENT).cpu().numpy()
+        return named
 
 
 def _scores(answers: Answers, position: int) -> NDArray[np.float64]:
@@ -279,12 +291,26 @@ def _scores(answers: Answers, position: int) -> NDArray[np.float64]:
     return scores
 
 
-def _other_answer(row: Row, now: NDArray[np.float64]) -> list[str]:
-    """Whether scores differ from the stored ones by more than floating point explains."""
+def _other_answer(row: Row, now: NDArray[np.float64], open_ended: bool) -> list[str]:
+    """Whether scores differ from the stored ones by more than floating point explains.
+
+    Args:
+        row: the row.
+        now: what the victim says now.
+        open_ended: the number of its labels may have grown since.
+    """
     before = np.frombuffer(row.scores) if len(row.scores) % 8 == 0 else now[:0]
+    if open_ended:  # labels that were not known yet are absent
+        width = max(len(before), len(now))
+        before, now = (
+            np.pad(one, (0, width - len(one)), constant_values=ABSENT) for one in (before, now)
+        )
     if before.shape != now.shape:
         return [f"the victim gives {len(now)} scores, and {len(before)} are stored"]
-    far = float(np.abs(before - now).max())
-    if not far <= _TOLERANCE * (1 + float(np.abs(now).max())):
+    listed = np.isfinite(now)
+    if (listed != np.isfinite(before)).any():
+        return ["the victim's list has other labels than the stored one"]
+    far = float(np.abs(before - now)[listed].max(initial=0))
+    if not far <= _TOLERANCE * (1 + float(np.abs(now[listed]).max(initial=0))):
         return [f"the victim's scores differ by {far:.2g} from the stored ones"]
     return []

@@ -25,6 +25,7 @@ from brusle.ledger import COLUMNS, Ledger
 from brusle.names import require_harmless
 from brusle.problems import Problems
 from brusle.results import AttackInfo, AttackResult
+from brusle.scores import widened
 from brusle.text import shown
 from brusle.victim import Victim
 
@@ -137,7 +138,7 @@ class Run:
     @property
     def classes(self) -> list[str]:
         """Names of the classes; empty if they have none."""
-        return list(self.about.classes)
+        return list(self.about.names)
 
     @property
     def randomised(self) -> bool:
@@ -359,7 +360,7 @@ def _result(
         losses=column("loss", torch.float64),
         scores=_scores(rows),
         times=column("seconds", torch.float64),
-        ledger=Ledger(*(column(name) for name in COLUMNS)),
+        ledger=Ledger.of(column),
         stable=column("stable", torch.bool),
         randomised=randomised,
         notes=notes,
@@ -371,10 +372,11 @@ def _result(
 
 
 def _scores(rows: Sequence[Row]) -> Tensor:
-    """``(n, classes)``; NaN where the victim has never said how many classes there are."""
-    scores = [np.frombuffer(row.scores) for row in rows]
-    classes = max(map(len, scores))
-    table = np.full((len(rows), classes), np.nan)
-    for line, mine in zip(table, scores, strict=True):
-        line[: len(mine)] = mine
-    return torch.from_numpy(table)
+    """``(n, classes)``; NaN where the victim has never said how many classes there are.
+
+    Labels that were named after a row was stored are absent in it.
+    """
+    scores = [torch.from_numpy(np.frombuffer(row.scores).copy())[None] for row in rows]
+    classes = max(mine.shape[1] for mine in scores)
+    unknown = torch.full((1, classes), torch.nan, dtype=torch.float64)
+    return torch.cat([widened(mine, classes) if mine.numel() else unknown for mine in scores])

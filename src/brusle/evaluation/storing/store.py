@@ -172,6 +172,17 @@ class Store:
                 [with_checksum(name, json.dumps(value)) for name, value in facts],
             )
 
+    def amend(self, **news: Any) -> None:
+        """Say these facts about the run, and leave the others as they are.
+
+        A fact may be given as a function of what was said before. Several threads may do so.
+        """
+        with self._turn:
+            about = self.about()
+            if about is not None:
+                changed = {k: v(getattr(about, k)) if callable(v) else v for k, v in news.items()}
+                self.write_about(about.model_copy(update=changed))
+
     def add_images(self, images: Mapping[str, tuple[int, str]]) -> None:
         """Write label and hash of images, by name; they must not contradict what is stored."""
         known = self.images()

@@ -1,0 +1,85 @@
+"""What an evaluation of a victim that keeps books does beside attacking it.
+
+Its answers go to the journal in the run folder, what was sent is added up for the session, and the
+labels that it names get their numbers from the store, so that rows of all sessions mean the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+from brusle.data import Source
+from brusle.errors import BrusleError, InputError
+from brusle.evaluation.record import Session, Spending
+from brusle.evaluation.running.first_look import OnWarning
+from brusle.evaluation.running.victim import terms_of
+from brusle.evaluation.storing.store import Store
+from brusle.terms import Terms
+from brusle.victim import Victim, traits
+from brusle.victims.recording import Recorded, recorded
+from brusle.vocabulary import Vocabulary
+
+CHANGED = "service changed"
+
+
+@contextmanager
+def journalled(
+    victim: Victim, folder: Path, store: Store, on_warning: OnWarning
+) -> Iterator[Recorded]:
+    """``victim`` with the journal of a run folder; what it cost is noted when this is left.
+
+    Args:
+        victim: the victim.
+        folder: the run folder, whose lock the caller holds.
+        store: of the run.
+        on_warning: told if the service has changed its model meanwhile.
+    """
+
+    def changed(text: str) -> None:
+        store.amend(warnings=lambda before: before | {CHANGED: text})
+        on_warning(f"{CHANGED}: {text}")
+
+    recording = recorded(victim, folder, on_change=changed)
+    before = recording.summary()
+    try:
+        yield recording
+    finally:
+        now = recording.summary()
+        names = ("sent", "answered", "refused", "lost")
+        counts = {name: getattr(now, name) - getattr(before, name) for name in names}
+        terms = terms_of(victim) or Terms()
+        spending = Spending(**counts, replayed=now.replayed, price=terms.price)
+        with suppress(BrusleError):  # the store itself may be what has failed
+            store.amend(sessions=partial(_with_spending, spending=spending))
+        recording.close()
+
+
+def share_vocabulary(victim: Victim, store: Store, source: Source) -> None:
+    """Number the labels that a victim names: those of the data first, then as the run met them."""
+    vocabulary = traits(victim).vocabulary
+    if vocabulary is None:
+        return
+    if not source.classes:
+        raise InputError(
+            f"{victim.name} answers with names of labels, and {source.name} has none: give data "
+            f"with class names (folders, or class_name in labels.csv)"
+        )
+    about = store.about()
+    known = about.vocabulary if about is not None else ()
+    vocabulary.begin(known or tuple(source.classes))
+
+
+def note_vocabulary(store: Store, vocabulary: Vocabulary) -> None:
+    """Write down labels that are new."""
+    about = store.about()
+    if about is not None and len(about.vocabulary) < len(vocabulary):
+        store.amend(vocabulary=vocabulary.names)
+
+
+def _with_spending(sessions: tuple[Session, ...], spending: Spending) -> tuple[Session, ...]:
+    """The last session has cost that."""
+    *before, session = sessions
+    return (*before, session.model_copy(update={"spending": spending}))

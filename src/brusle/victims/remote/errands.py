@@ -1,0 +1,286 @@
+"""Images are taken to a service and replies brought back: the tries of each call, and its books.
+
+A call waits for a slot, then for its pace; it is written into the books when its first byte leaves,
+and again when it ends. A call that meets the service's trouble keeps its slot while it waits, so
+that a service in trouble is not asked for more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from brusle.errors import VictimUnavailable
+from brusle.replies import Reply
+from brusle.victims.remote.books import Books
+from brusle.victims.remote.pace import Pacer
+from brusle.victims.remote.service import Call, Failure, Images, Response, Service
+from brusle.victims.remote.terms import Terms
+from brusle.victims.remote.transport import Transport, refuse_redirect
+from brusle.victims.remote.tries import Booking, Waits, unavailable
+
+T = TypeVar("T")
+Sleep = Callable[[float], Awaitable[None]]
+SEVERAL = 8  # images that are all refused are the service's trouble; fewer may all be bad ones
+_LARGE = 2**16  # bytes that are not read while others wait
+_NOT_IN_FORMAT = (500, 501)  # what servers answer to a format that they do not know
+
+
+@dataclass
+class Wire:
+    """What all calls of one victim share; it belongs to one event loop.
+
+    Attributes:
+        loop: the loop.
+        transport: the connections.
+        slots: a call that is under way has one.
+        pacer: lets images leave.
+        sleep: waits for so many seconds.
+        probing: held by the call that tries a format.
+        refused: images that were refused without any that was answered; None once one was.
+        calls: how many calls there were.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    transport: Transport
+    slots: asyncio.Semaphore
+    pacer: Pacer
+    sleep: Sleep = asyncio.sleep
+    probing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    refused: int | None = 0
+    calls: int = 0
+
+    def note(self, replies: list[Reply]) -> None:
+        """Raise if `SEVERAL` images or more were asked for, and none was ever answered."""
+        if self.refused is None or any(not reply.error for reply in replies):
+            self.refused = None
+            return
+        self.refused += len(replies)
+        if self.refused >= SEVERAL:
+            raise VictimUnavailable(
+                f"none of {self.refused} images was answered: {replies[-1].error}", final=True
+            )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Images for one call.
+
+    Attributes:
+        start: position of the first.
+        images: the images.
+        lost: how often they were sent in vain.
+    """
+
+    start: int
+    images: Images
+    lost: int = 0
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def parts(self, size: int) -> list[Batch]:
+        """The same images in smaller batches."""
+        starts = range(0, len(self), size)
+        return [Batch(self.start + at, self.images[at : at + size], self.lost) for at in starts]
+
+
+class Errand:
+    """The way of some images to a service and back.
+
+    Args:
+        name: of the victim, for messages.
+        service: the format.
+        terms: how long and how often is tried.
+        books: where calls are written down.
+        wire: what is shared with other errands.
+        put: takes each position with its reply, as they arrive.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        service: Service,
+        terms: Terms,
+        books: Books,
+        wire: Wire,
+        put: Callable[[int, Reply], None],
+    ) -> None:
+        self._name, self._service, self._terms = name, service, terms
+        self._books, self._wire, self._put = books, wire, put
+        self._tasks: set[asyncio.Task[bool]] = set()
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self._stopped = False
+
+    async def run(self, images: Images) -> None:
+        """Bring all replies; after an error, those of the calls that are under way."""
+        batches = Batch(0, images).parts(self._most)
+        self._tasks = {asyncio.create_task(self._answer(batch)) for batch in batches}
+        if self._stopped:
+            self.stop()
+        pending, error = self._tasks, None
+        while pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_EXCEPTION)
+            errors = [task.exception() for task in done if not task.cancelled()]
+            error = error or next(filter(None, errors), None)
+            if error:
+                self.stop()
+        if error:
+            raise error
+
+    def stop(self) -> None:
+        """No call is begun any more; those that are under way end."""
+        self._stopped = True
+        for task in self._tasks - self._under_way:
+            task.cancel()
+
+    def abandon(self) -> None:
+        """Break off the calls that are under way, too; they count as lost."""
+        self._stopped = True
+        for task in self._tasks:
+            task.cancel()
+
+    async def _answer(self, batch: Batch) -> bool:
+        """Bring the replies to a batch; returns whether all have scores."""
+        answered = True
+        while len(batch) and not self._service.settled:
+            answered &= await self._probe(batch.parts(1)[0])
+            batch = Batch(batch.start + 1, batch.images[1:], batch.lost)
+        if len(batch) > self._most:
+            return await self._answer_parts(batch, self._most) and answered
+        if len(batch):
+            answered &= await self._answer_together(batch)
+        return answered
+
+    async def _answer_together(self, batch: Batch) -> bool:
+        """Put a batch into one call; if it is refused, into two: there may be too many in it."""
+        try:
+            return self._deliver(batch, await self._call(batch))
+        except Failure:  # about an image, or their number
+            half = (len(batch) + 1) // 2
+        answered = await self._answer_parts(replace(batch, lost=batch.lost + 1), half)
+        if answered:  # so it was the number
+            self._service.most_images = min(self._service.most_images, half)
+        return answered
+
+    async def _answer_parts(self, batch: Batch, size: int) -> bool:
+        return all([await self._answer(part) for part in batch.parts(size)])
+
+    @property
+    def _most(self) -> int:
+        """Most images in a call."""
+        pace = self._terms.rate
+        return min(self._service.most_images, pace.images if pace else self._service.most_images)
+
+    async def _probe(self, one: Batch) -> bool:
+        """Ask for one image in the format that is tried, and if that fails in the other."""
+        async with self._wire.probing:
+            if self._service.settled:  # by another call, in the meantime
+                return await self._answer_together(one)
+            try:
+                replies = await self._call(one, probing=True)
+            except Failure:
+                self._service.settle(worked=False)
+            else:
+                self._service.settle(worked=True)
+                return self._deliver(one, replies)
+            answered = False
+            try:
+                replies = await self._call(replace(one, lost=one.lost + 1))
+                answered = self._deliver(one, replies)
+            finally:
+                if not answered:
+                    self._service.unsettle()
+            return answered
+
+    def _deliver(self, batch: Batch, replies: list[Reply]) -> bool:
+        for at, reply in enumerate(replies):
+            self._put(batch.start + at, reply)
+        self._wire.note(replies)
+        return not any(reply.error for reply in replies)
+
+    async def _call(self, batch: Batch, probing: bool = False) -> list[Reply]:
+        """Replies to the images of one call, which is tried until the patience is over.
+
+        Raises:
+            Failure: several images were refused together; or, where a format is tried, it failed.
+        """
+        call = await _aside(self._service.request, batch.images)
+        async with self._wire.slots:
+            self._wire.calls += 1
+            waits = Waits(self._terms, self._wire.calls)
+            while True:
+                try:
+                    replies = await self._try(batch, call, probing)
+                    return [replace(reply, lost=batch.lost + waits.count) for reply in replies]
+                except Failure as failure:
+                    pause = self._pause(failure, waits, probing)
+                await self._wire.sleep(pause)
+
+    async def _try(self, batch: Batch, call: Call, probing: bool) -> list[Reply]:
+        """Send a call once, and book it."""
+        await self._wire.pacer.turn(len(batch))
+        booking = Booking(self._books, len(batch), self._terms)
+        task = asyncio.current_task()
+        assert task is not None
+        self._under_way.add(task)
+        try:
+            replies = await self._read(await self._send(call, booking), len(batch))
+        except Failure as failure:
+            if failure.fault != "image" or len(batch) > 1 or probing:
+                raise
+            replies = [Reply(error=f"the victim refused the image ({failure.reason})")]
+            booking.outcome = "refused"
+        else:
+            booking.outcome = "answered" if any(not r.error for r in replies) else "refused"
+        finally:
+            self._under_way.discard(task)
+            booking.close()
+        return replies
+
+    def _pause(self, failure: Failure, waits: Waits, probing: bool) -> float:
+        """Seconds to wait before the next try; raises if there is none."""
+        tells = failure.fault == "nonsense" or failure.status in _NOT_IN_FORMAT
+        if failure.fault == "image" or (probing and tells):
+            raise failure
+        if self._stopped:
+            raise asyncio.CancelledError
+        pause = waits.next(failure) if failure.fault != "refused" else None
+        if pause is None:
+            raise unavailable(self._name, failure, waits.told) from None
+        return pause
+
+    async def _send(self, call: Call, booking: Booking) -> Response:
+        signed = self._service.signed(call)
+        response = await self._wire.transport.send(signed, self._terms.timeout, booking.open)
+        refuse_redirect(response, call.url)
+        return response
+
+    async def _read(self, response: Response, count: int) -> list[Reply]:
+        if len(response.content) < _LARGE:
+            return self._service.extracted(response, count)
+        return await _aside(self._service.extracted, response, count)
+
+    async def look(self, image: Images) -> tuple[Call, Response | None, Reply]:
+        """Send one image, once, whatever comes back; for people who want to see it."""
+        call = await _aside(self._service.request, image)
+        response = None
+        async with self._wire.slots:
+            await self._wire.pacer.turn(1)
+            booking = Booking(self._books, 1, self._terms)
+            try:
+                response = await self._send(call, booking)
+                reply = (await self._read(response, 1))[0]
+                booking.outcome = "refused" if reply.error else "answered"
+            except Failure as failure:
+                reply = Reply(error=failure.reason)
+            finally:
+                booking.close()
+        return call, response, reply
+
+
+async def _aside(function: Callable[..., T], *args: Any) -> T:
+    """What takes long is done where it keeps nobody waiting."""
+    return await asyncio.to_thread(function, *args)

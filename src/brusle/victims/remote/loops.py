@@ -1,0 +1,30 @@
+"""The event loop that all calls of services run on: one of the process, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def shared() -> asyncio.AbstractEventLoop:
+    """The loop of this process; it does not keep the process alive."""
+    global _loop
+    with _lock:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            run = _loop.run_forever
+            threading.Thread(target=run, name="brusle-remote", daemon=True).start()
+        return _loop
+
+
+def _forget() -> None:
+    """A child has none of its parent's threads, and the lock may have been held by one."""
+    global _lock, _loop
+    _lock, _loop = threading.Lock(), None
+
+
+os.register_at_fork(after_in_child=_forget)
