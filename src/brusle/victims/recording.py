@@ -209,7 +209,8 @@ class Recorded:
         if self.replay:
             raise VictimUnavailable(
                 f"the journal has no answer to this image: {self.journal.path} holds another run, "
-                f"or not all of this one; run it without replay to ask {self.name}"
+                f"or not all of this one; run it without replay to ask {self.name}",
+                final=True,
             )
         at = torch.tensor(list(new.values()))
         if self._stream is None:
