@@ -97,6 +97,29 @@ def test_what_is_noted_is_in_the_file_at_once(tmp_path: Path) -> None:
             assert other.find(REPLIES).keys() == REPLIES.keys()
 
 
+def test_what_nobody_waits_for_is_written_all_the_same(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        for number in range(200):
+            journal.note({key(number): Reply(np.array([0.0, number]))}, wait=False)
+        journal.flush()
+        with Journal(tmp_path / "j", reading=True) as other:
+            assert len(other.find(map(key, range(200)))) == 200
+        journal.note({key(200): Reply(np.array([0.0, 1.0]))}, wait=False)
+    with Journal(tmp_path / "j", reading=True) as other:
+        assert other.find([key(200)])
+
+
+def test_who_does_not_wait_is_told_next_time(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j")
+    (tmp_path / "j").rename(tmp_path / "other")
+    journal.note(REPLIES, wait=False)
+    with pytest.raises(DataError, match="was removed or renamed"):
+        journal.flush()
+    with pytest.raises(DataError, match="was removed or renamed"):
+        journal.note(REPLIES, wait=False)
+    journal.close()
+
+
 def test_books_know_all_lives(tmp_path: Path) -> None:
     terms = Terms(requests=10)
     for life in range(3):

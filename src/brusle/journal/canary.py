@@ -52,7 +52,7 @@ class Canary:
     """
 
     def __init__(self, file: JournalFile, writer: ReplyWriter) -> None:
-        self._writer = writer
+        self._file, self._writer = file, writer
         self.image: Tensor | None = None
         self.looks: list[Look] = []
         with file.explained():
@@ -68,7 +68,8 @@ class Canary:
             shape, pixels = json.dumps(list(plain.shape)), plain.numpy().astype("<f4").tobytes()
         look = Look(time.time(), sent, as_stored(reply))
         self.looks.append(look)
-        self._writer.write(_ADD, [((number, look.moment, sent, shape, pixels), look.reply)])
+        row = (number, look.moment, sent, shape, pixels), look.reply
+        self._file.wait_for(self._writer.hand_in(_ADD, [row]))
 
     def _take_in(self, row: Sequence[Any]) -> None:
         require_unchanged([row], "look")

@@ -222,10 +222,13 @@ class Recorded:
     def _listen(self, stream: Stream, names: list[Key], images: Tensor) -> dict[Key, Reply]:
         """Note replies as they come; if that is interrupted, nothing more is sent."""
         fresh: dict[Key, Reply] = {}
-        with closing(stream(images)) as replies:
-            for at, reply in replies:
-                fresh |= self.journal.note({names[at]: reply})
-                self._watch.see(images[at : at + 1], fresh[names[at]])
+        try:
+            with closing(stream(images)) as replies:
+                for at, reply in replies:
+                    fresh |= self.journal.note({names[at]: reply}, wait=False)
+                    self._watch.see(images[at : at + 1], fresh[names[at]])
+        finally:
+            self.journal.flush()  # before anybody sees one
         if len(fresh) < len(names):
             raise VictimError(f"{self.name} has left an image without an answer")
         return fresh
