@@ -209,7 +209,8 @@ class Recorded:
         if self.replay:
             raise VictimUnavailable(
                 f"the journal has no answer to this image: {self.journal.path} holds another run, "
-                f"or not all of this one; run it without replay to ask {self.name}"
+                f"or not all of this one; run it without replay to ask {self.name}",
+                final=True,
             )
         at = torch.tensor(list(new.values()))
         if self._stream is None:
@@ -221,10 +222,13 @@ class Recorded:
     def _listen(self, stream: Stream, names: list[Key], images: Tensor) -> dict[Key, Reply]:
         """Note replies as they come; if that is interrupted, nothing more is sent."""
         fresh: dict[Key, Reply] = {}
-        with closing(stream(images)) as replies:
-            for at, reply in replies:
-                fresh |= self.journal.note({names[at]: reply})
-                self._watch.see(images[at : at + 1], fresh[names[at]])
+        try:
+            with closing(stream(images)) as replies:
+                for at, reply in replies:
+                    fresh |= self.journal.note({names[at]: reply}, wait=False)
+                    self._watch.see(images[at : at + 1], fresh[names[at]])
+        finally:
+            self.journal.flush()  # before anybody sees one
         if len(fresh) < len(names):
             raise VictimError(f"{self.name} has left an image without an answer")
         return fresh
