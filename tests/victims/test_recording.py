@@ -515,3 +515,24 @@ def test_a_service_that_forgets_an_image_is_told_of(model, images, path) -> None
         consult(victim, images)
     assert len(victim.journal.find([(h, 0) for h in image_hashes(images)])) == 5
     victim.close()
+
+
+def test_a_function_that_names_its_labels_is_recorded_by_their_names(tmp_path) -> None:
+    def labels(images: Tensor) -> list[dict[str, float]]:
+        return [{f"level {level}": 0.9, "rest": 0.5} for level in (images[:, 0, 0, 0] * 255).int()]
+
+    images = torch.arange(4).view(4, 1, 1, 1).expand(4, 1, 2, 2) / 255
+    first = recorded(
+        wrap(labels, output="confidences", named=True, name="f"), tmp_path / "j.sqlite"
+    )
+    forwards = first(images)
+    first.close()
+    # in another life, other images come first
+    again = recorded(
+        wrap(labels, output="confidences", named=True, name="f"), tmp_path / "j.sqlite"
+    )
+    backwards = again(images.flip(0))
+    names, others = first.vocabulary.names, again.vocabulary.names
+    assert names != others and again.summary().replayed == 4
+    order = [others.index(name) for name in names]
+    assert torch.equal(backwards.flip(0)[:, order], forwards)
