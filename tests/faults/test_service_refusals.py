@@ -127,19 +127,12 @@ def test_a_service_that_is_not_there(monkeypatch, tmp_path) -> None:
 def test_what_cannot_be_with_a_service(tmp_path) -> None:
     with misbehaving(net) as server:
         words = evaluation(name_of(server), tmp_path / "run")
-        assert "leave out --workers" in refused_late(*words, "--workers", 2)
+        assert "leave out --workers" in refused(*words, "--workers", 2)
         assert "leave --defence out" in refused(*words, "--defence", "rnd:0.02")
         assert "a budget needs a price" in refused(*words, "--budget", 3)
         assert "rate 'often' is none" in refused(*words, "--rate", "often")
         assert "price 'much' is none" in refused(*words, "--price", "much")
     assert not server.calls, "nothing was asked"
-
-
-def refused_late(*words: object) -> str:
-    """The line of a command that is refused when its folder is there already."""
-    said = entry.run(*words)
-    assert said.returncode == 2 and "Traceback" not in said.stderr
-    return said.stderr.splitlines()[0]
 
 
 def test_data_without_names_of_classes(tmp_path, monkeypatch) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from asking import Sleeps, connect, opened, totals
+from asking import Sleeps, connect, more, opened, totals
 from hostile_services import Hostile, Request, response
 from torch import Tensor
 
@@ -43,7 +43,7 @@ def test_same_scores_as_the_model(
 ) -> None:
     with Server(ZOO, format, **faults) as server:
         terms = Terms(retries=50, patience=1e6)
-        victim = connect(server.name + "?most=2", terms, sleep=sleeps)
+        victim = connect(more(server.name, most=2), terms, sleep=sleeps)
         scores = victim(photos)
         books = server.books.as_dict()
     assert (scores - wanted).abs().max() < 1e-5
@@ -54,7 +54,7 @@ def test_same_scores_as_the_model(
 
 def test_nhwc_and_levels(photos: Tensor, wanted: Tensor) -> None:
     with Server(ZOO, "oip") as server:
-        victim = connect(server.name + "?layout=nhwc&type=uint8")
+        victim = connect(more(server.name, layout="nhwc", type="uint8"))
         assert (victim(photos) - wanted).abs().max() < 1e-4
 
 
@@ -93,7 +93,7 @@ def test_lists_of_labels(
 
 def test_google_matches_by_mid(photos: Tensor) -> None:
     with Server(ZOO, "google-vision") as server:
-        by_mid, by_name = connect(server.name + "?match=mid"), connect(server.name + "?max=1")
+        by_mid, by_name = connect(more(server.name, match="mid")), connect(more(server.name, max=1))
         by_mid(photos[:1])
         scores = by_name(photos)
     name = by_mid.vocabulary.names[0]  # for people it has a name

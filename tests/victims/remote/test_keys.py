@@ -6,13 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from asking import Sleeps, connect
 from hostile_services import Hostile, Request, response
 from torch import Tensor
 
+import brusle
 from brusle.errors import BrusleError
-from brusle.victims.remote.terms import Terms
+from brusle.serving import Server
+from brusle.terms import Terms
 
 Served = Callable[..., Hostile]
 KEY = "k3y-Ab/c+d=e"  # written in another way in an address
@@ -69,3 +72,17 @@ def test_no_message_has_a_key(
     forms = (KEY, "k3y-Ab%2Fc%2Bd%3De", "k3y-Ab/c%2Bd%3De")
     leaks = [text for text in shown if any(form in text for form in forms)]
     assert not leaks
+
+
+def test_a_token_opens_a_tensor_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = brusle.load_victim("zoo:cifar10-resnet20")
+    monkeypatch.setenv("SERVICE_TOKEN", KEY)
+    for kind in ("oip", "tfserving"):
+        with Server(net, kind, key=KEY) as server:
+            joint = "&" if "?" in server.name else "?"
+            victim = brusle.load_victim(f"{server.name}{joint}token=SERVICE_TOKEN")
+            assert victim(torch.zeros(1, 3, 32, 32)).shape == (1, 10)
+            with pytest.raises(brusle.InputError, match="NO_SUCH_TOKEN"):
+                brusle.load_victim(f"{server.name}{joint}token=NO_SUCH_TOKEN")
+            with pytest.raises(brusle.VictimUnavailable, match="refuses to answer"):
+                brusle.load_victim(server.name)(torch.zeros(1, 3, 32, 32))

@@ -49,6 +49,18 @@ def test_json_where_it_does_not(status: int, served: Served, images: Tensor) -> 
     assert totals(victim) == (41, 40, 0, 1) and server.images == 41
 
 
+def test_explain_finds_the_format(served: Served, images: Tensor) -> None:
+    def answer(request: Request) -> bytes:
+        return response("no such thing", 500) if is_binary(request) else scored(request)
+
+    server = served(answer)
+    victim = connect(f"oip:{server.url}/m")
+    assert not victim.explain(images[0]).error
+    victim(images)
+    assert sum(map(is_binary, server.calls)) == 1
+    assert totals(victim) == (42, 41, 0, 1) and server.images == 42
+
+
 def test_a_busy_server_says_nothing_of_formats(
     served: Served, images: Tensor, sleeps: Sleeps
 ) -> None:

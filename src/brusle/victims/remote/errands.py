@@ -284,7 +284,20 @@ class Errand:
         return await _aside(self._service.extracted, response, count)
 
     async def look(self, image: Images) -> tuple[Call, Response | None, Reply]:
-        """Send one image, once, whatever comes back; for people who want to see it."""
+        """Send one image, once in each format, whatever comes back; for people who look at it."""
+        async with self._wire.probing:
+            settled = self._service.settled
+            seen = await self._look(image)
+            if settled:
+                return seen
+            self._service.settle(worked=not seen[2].error)
+            if seen[2].error:
+                seen = await self._look(image)
+                if seen[2].error:
+                    self._service.unsettle()
+            return seen
+
+    async def _look(self, image: Images) -> tuple[Call, Response | None, Reply]:
         call = await _aside(self._service.request, image)
         response = None
         async with self._wire.slots:

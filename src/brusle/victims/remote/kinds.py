@@ -56,8 +56,8 @@ KINDS: dict[str, Kind[Opener]] = {
     "google-vision": _kind(
         "google_vision",
         "open_google_vision",
-        "google-vision:URL?max=10&match=name|mid",
-        "Google Cloud Vision's labels; without a URL, of the real service",
+        "google-vision:?max=10&match=name|mid",
+        "Google Cloud Vision's labels, or with google-vision:URL those of a service like it",
     ),
     "rekognition": _kind(
         "rekognition",

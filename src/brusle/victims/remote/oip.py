@@ -249,6 +249,8 @@ def open_oip(name: Name, device: torch.device) -> Unconnected:
     )
     binary = name.take_choice("binary", ("auto", "on", "off"), "auto")
     about, most = take_vector(name), take_count(name, "most", None)
+    token = name.take("token") or ""
     name.done()
     service = Oip(f"{base}/v2/models/{model}{version}", about, tensors, most, binary)
+    service.token = token
     return Unconnected(name.text, service, device)

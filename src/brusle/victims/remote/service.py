@@ -20,7 +20,7 @@ from brusle.replies import Reply
 from brusle.scores import Gives, Output
 from brusle.trouble import kind_of_code, seconds_asked
 from brusle.victims.options import whole_framing
-from brusle.victims.remote.masking import line, masked
+from brusle.victims.remote.masking import from_environment, line, masked
 
 Images = NDArray[np.float32]  # (n, c, h, w) in [0, 1]
 Missing = float | Literal["floor"]
@@ -143,6 +143,7 @@ class Service:
         settled: how requests are written is decided. As long as it is not, the first image is sent
             alone, in the format that is tried; `settle` says how that went.
         signs: requests are signed, which may take a while.
+        token: environment variable whose value goes along as a bearer token; none if empty.
         success: statuses of HTTP that an answer has.
         retry: statuses that are the service's trouble, beyond the usual ones.
     """
@@ -150,6 +151,7 @@ class Service:
     kind = ""
     settled = True
     signs = False
+    token = ""
     success: frozenset[int] = frozenset({200})
     retry: frozenset[int] = frozenset()
 
@@ -164,6 +166,9 @@ class Service:
 
     def unlock(self) -> None:
         """Read keys, and what else the environment says; nothing is sent."""
+        if self.token:
+            value = from_environment(self.token, self.kind)
+            self.headers = {"Authorization": f"Bearer {value}"}
 
     def prepare(self, get: Get) -> None:
         """Read what the service says of itself, which costs nothing."""

@@ -127,6 +127,8 @@ def open_tfserving(name: Name, device: torch.device) -> Unconnected:
     layout, numbers = take_layout(name), take_numbers(name)
     signature, output = name.take("signature") or "", name.take("output") or ""
     about, most = take_vector(name), take_count(name, "most", _MOST)
+    token = name.take("token") or ""
     name.done()
     service = TensorFlowServing(address, about, layout, numbers, signature, output, most or _MOST)
+    service.token = token
     return Unconnected(name.text, service, device)
