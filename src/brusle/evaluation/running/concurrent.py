@@ -18,7 +18,7 @@ from brusle.evaluation.running.shards import Shard, ShardSupply
 from brusle.session import Progress
 from brusle.victim import Victim, traits
 
-_LANES = 2  # problems for each call that may be under way: some are computing meanwhile
+LANES = 2  # problems for each call that may be under way: some are computing meanwhile
 _OFTEN = 0.05  # seconds after which who asks the victim in spite of all is interrupted again
 
 
@@ -27,7 +27,7 @@ class Concurrent:
 
     def run(self, supply: ShardSupply, sink: Sink) -> None:
         """Attack all that ``supply`` has; the first failure ends it, and what is stored stays."""
-        lanes = _LANES * traits(supply.victim).concurrency
+        lanes = LANES * traits(supply.victim).concurrency
         stopped = threading.Event()
         work = partial(_attack, supply, sink, stopped)
         with ThreadPoolExecutor(lanes, thread_name_prefix="brusle-attack") as pool:
