@@ -6,6 +6,10 @@ The aim is the target, or the label that is to be left. At scores z, its log-odd
 
 where p are their probabilities among themselves. Only a few classes are listened to: the aim, and
 those that were strongest in the first answer.
+
+A victim that names only some labels names others the next time. There, two numbers are listened to:
+the logarithms of the aim's score and of the best other label's, whichever that is. What is absent
+is taken for a little less than it can have at most.
 """
 
 from __future__ import annotations
@@ -14,12 +18,15 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from brusle.problems import Problems
 from brusle.rows import Rows
-from brusle.scores import Scores
+from brusle.scores import ABSENT, Scores, lowest
 
 CLASSES = 10  # scores that are listened to
+_SHARED = 10  # absent labels that share what the named ones leave over, as far as we know
+_TINY = 1e-9  # what a score of 0 is taken for, so that it has a logarithm
 
 
 @dataclass
@@ -47,6 +54,8 @@ class LogOdds(Rows):
             scores: of all classes.
             first: ``(n,)`` bool: these are the first of their problem.
         """
+        if not scores.meaning.is_distribution:
+            return self._hear_two(scores, first)
         values = scores.values.double()
         if bool(first.any()):
             self._choose(values, first)
@@ -59,6 +68,32 @@ class LogOdds(Rows):
         others = z.masked_fill(~self.heard, -torch.inf)[:, 1:].softmax(1)
         slope = torch.cat([torch.ones_like(others[:, :1]), -others], 1)
         return self.sign * slope[:, :, None]
+
+    def _hear_two(self, scores: Scores, first: Tensor) -> Tensor:
+        """The aim and the best other label; arguments as in `hear`."""
+        shares = scores.meaning.named_shares(scores.values)
+        aim = shares.gather(1, self.aim[:, None])
+        other = shares.scatter(1, self.aim[:, None], ABSENT).amax(1, keepdim=True)
+        both = torch.cat([aim, other], 1)
+        both = torch.where(both == ABSENT, self._absent(scores, shares, first), both)
+        self.heard = torch.arange(CLASSES, device=aim.device).expand_as(self.heard) < 2
+        return pad(both.clamp_min(_TINY).log(), (0, CLASSES - 2))
+
+    def _absent(self, scores: Scores, shares: Tensor, first: Tensor) -> Tensor:
+        """``(n, 1)``: what an absent label is taken for.
+
+        A probability is below the lowest of the list, and no more than the list leaves over. Of
+        confidences, nothing is known but what is listed: it stays at half the lowest of the first
+        answer, so that it says nothing.
+        """
+        half = lowest(shares) / 2
+        half = half.masked_fill(half == torch.inf, 0.5)  # nothing is listed
+        self.floor = torch.where(first[:, None], half, self.floor)
+        if scores.meaning.output == "confidences":
+            return self.floor
+        named = shares.clamp_min(0).sort(1, descending=True).values
+        rest = 1 - named.cumsum(1)[:, -1:]  # one by one: the last digits follow no order of columns
+        return torch.minimum(half, rest / _SHARED)
 
     def _choose(self, scores: Tensor, first: Tensor) -> None:
         """The classes that compete with the aim, and half the smallest probability that is seen."""
