@@ -8,8 +8,9 @@ where p are their probabilities among themselves. Only a few classes are listene
 those that were strongest in the first answer.
 
 A victim that names only some labels names others the next time. There, two numbers are listened to:
-the logarithms of the aim's score and of the best other label's, whichever that is. What is absent
-is taken for a little less than it can have at most.
+the score of the aim and that of the best other label, whichever that is. Of probabilities they are
+logarithms, and what is absent is taken for a little less than it can have. Confidences are taken as
+they are, which did better than logarithms, and 0 where there is none.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class LogOdds(Rows):
             first: ``(n,)`` bool: these are the first of their problem.
         """
         if not scores.meaning.is_distribution:
-            return self._hear_two(scores, first)
+            return self._hear_two(scores)
         values = scores.values.double()
         if bool(first.any()):
             self._choose(values, first)
@@ -69,31 +70,18 @@ class LogOdds(Rows):
         slope = torch.cat([torch.ones_like(others[:, :1]), -others], 1)
         return self.sign * slope[:, :, None]
 
-    def _hear_two(self, scores: Scores, first: Tensor) -> Tensor:
-        """The aim and the best other label; arguments as in `hear`."""
+    def _hear_two(self, scores: Scores) -> Tensor:
+        """The aim and the best other label, as in `hear`."""
         shares = scores.meaning.named_shares(scores.values)
         aim = shares.gather(1, self.aim[:, None])
         other = shares.scatter(1, self.aim[:, None], ABSENT).amax(1, keepdim=True)
         both = torch.cat([aim, other], 1)
-        both = torch.where(both == ABSENT, self._absent(scores, shares, first), both)
-        self.heard = torch.arange(CLASSES, device=aim.device).expand_as(self.heard) < 2
-        return pad(both.clamp_min(_TINY).log(), (0, CLASSES - 2))
-
-    def _absent(self, scores: Scores, shares: Tensor, first: Tensor) -> Tensor:
-        """``(n, 1)``: what an absent label is taken for.
-
-        A probability is below the lowest of the list, and no more than the list leaves over. Of
-        confidences, nothing is known but what is listed: it stays at half the lowest of the first
-        answer, so that it says nothing.
-        """
-        half = lowest(shares) / 2
-        half = half.masked_fill(half == torch.inf, 0.5)  # nothing is listed
-        self.floor = torch.where(first[:, None], half, self.floor)
         if scores.meaning.output == "confidences":
-            return self.floor
-        named = shares.clamp_min(0).sort(1, descending=True).values
-        rest = 1 - named.cumsum(1)[:, -1:]  # one by one: the last digits follow no order of columns
-        return torch.minimum(half, rest / _SHARED)
+            z = both.masked_fill(both == ABSENT, 0.0)
+        else:
+            z = torch.where(both == ABSENT, _at_most(shares), both).clamp_min(_TINY).log()
+        self.heard = torch.arange(CLASSES, device=z.device).expand_as(self.heard) < 2
+        return pad(z, (0, CLASSES - 2))
 
     def _choose(self, scores: Tensor, first: Tensor) -> None:
         """The classes that compete with the aim, and half the smallest probability that is seen."""
@@ -105,3 +93,13 @@ class LogOdds(Rows):
         self.heard = torch.arange(CLASSES, device=first.device).expand_as(self.heard) < count
         least = scores.masked_fill(scores <= 0, torch.inf).amin(1, keepdim=True) / 2
         self.floor = torch.where(first[:, None], least, self.floor)
+
+
+def _at_most(shares: Tensor) -> Tensor:
+    """``(n, 1)``: what the probability of an absent label is taken for.
+
+    It is below the lowest of the list, and no more than its part of what the list leaves over.
+    """
+    named = shares.clamp_min(0).sort(1, descending=True).values
+    rest = 1 - named.cumsum(1)[:, -1:]  # one by one: the last digits follow no order of columns
+    return torch.minimum(lowest(shares) / 2, rest / _SHARED)
