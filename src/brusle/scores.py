@@ -60,7 +60,8 @@ class Meaning:
         """The loss that an attack follows on such scores.
 
         Where a victim names only some labels, or its numbers are no probabilities, that is the
-        margin (section 4.4 of the paper): the cross-entropy to an absent target is flat.
+        margin (section 4.4 of the paper): the cross-entropy to an absent target is flat, while
+        the margin still says how far the top has fallen (measured in docs/partial.md).
 
         Args:
             option: what the user wants; ``"auto"`` leaves it to us.
