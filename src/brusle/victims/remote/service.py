@@ -130,6 +130,7 @@ class Service:
     Attributes:
         kind: of the victim's name.
         address: URL that requests go to, without a query.
+        identity: what tells it from other services; empty is its address.
         about: what the service is.
         most_images: most in one call.
         headers: of every request; some are secret.
@@ -146,6 +147,7 @@ class Service:
 
     def __init__(self, address: str, about: About, most_images: int = 1, **options: Any) -> None:
         self.address, self.about, self.most_images = address, about, most_images
+        self.identity = ""
         self.headers: dict[str, str] = {}
         self._options = options
 
@@ -155,7 +157,8 @@ class Service:
     @property
     def fingerprint(self) -> str:
         """A hash of what answers and how it is asked; not of keys."""
-        facts = json.dumps([self.kind, self.address, self._options], sort_keys=True, default=str)
+        who = self.identity or self.address
+        facts = json.dumps([self.kind, who, self._options], sort_keys=True, default=str)
         return hashlib.sha256(facts.encode()).hexdigest()[:16]
 
     def prepare(self, get: Get) -> None:
