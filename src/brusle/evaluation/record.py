@@ -151,8 +151,9 @@ class About(_Stored):
         traits: what data sets need to know of the victim.
         shape: channels, height and width of an image.
         classes: what the data call the classes; empty if they have no names.
-        labels_from: whose word the labels of the images are. The victim's are those of its clean
-            answers (`brusle.evaluation.running.listed_targets`), and ``classes`` are its words, too.
+        labels_from: whose word the labels of the images are. The victim's are those of its answers
+            to the clean images (`brusle.evaluation.running.listed_targets`), and so are
+            ``classes``.
         vocabulary: what the victim calls its labels, where their number grew while it was asked:
             the classes of the data, then the others as they were met; empty of other victims.
         randomised: whether the victim says that its answers vary.

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from importlib.resources import files
 from importlib.util import find_spec
 
 from brusle.evaluation.running.victim import VictimSpec
 from brusle.serving import Server
-from brusle.victim import Victim
+from brusle.victim import Victim, traits
 from brusle.victims.fingerprints import fingerprint
 from brusle.victims.remote.client import RemoteVictim
+from brusle.victims.wrappers import VictimView
 
 
 def quickest(model: str) -> str:
@@ -31,11 +33,13 @@ def stand_in(model: Victim, format: str, name: str, spec: VictimSpec) -> Iterato
     It is known by the model and not by its port, which is another one each time: a run goes on.
 
     Args:
-        model: what is behind the service.
+        model: what is behind the service; one whose classes have no names is ImageNet's.
         format: of the service, one of `brusle.serving.FORMATS`.
         name: what the victim is called.
         spec: how the service is asked; its victim does not matter.
     """
+    if not traits(model).classes:
+        model = _WithNames(model, model.name, traits(model).patience, imagenet_classes())
     with Server(model, format) as server:
         victim = replace(spec, victim=server.name).open()
         assert isinstance(victim, RemoteVictim)
@@ -44,3 +48,20 @@ def stand_in(model: Victim, format: str, name: str, spec: VictimSpec) -> Iterato
             yield victim
         finally:
             victim.close()
+
+
+def imagenet_classes() -> tuple[str, ...]:
+    """ImageNet's classes in torchvision's words, but that no two have the same name."""
+    file = files("brusle.evaluation.paper").joinpath("imagenet-classes.txt")
+    return tuple(file.read_text(encoding="utf-8").splitlines())
+
+
+@dataclass(frozen=True)
+class _WithNames(VictimView):
+    """A victim whose classes have names.
+
+    Attributes:
+        classes: the names.
+    """
+
+    classes: Sequence[str]

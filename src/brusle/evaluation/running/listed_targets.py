@@ -134,8 +134,8 @@ class _Asking:
         answers = self._oracle.ask(torch.tensor(rows), self._source.read(rows), "clean")
         self.refused += len(answers.errors)
         self.failure = self.failure or next(iter(answers.errors.values()), "")
-        best = answers.values.double().cpu().nan_to_num(ABSENT, neginf=ABSENT)
-        best = best.sort(dim=1, descending=True, stable=True)
+        values = answers.values.double().cpu().nan_to_num(ABSENT, neginf=ABSENT)
+        best = values.sort(dim=1, descending=True, stable=True)
         listed = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         return [
             tuple((n, score) for n, score in zip(*one, strict=True) if score > ABSENT)

@@ -109,7 +109,9 @@ def number_of_classes(source: Source, victim: Victim | None = None) -> int:
     return len(named or source.classes) or int(source.labels.max()) + 1
 
 
-def draw_targets(image: Tensor, others: Sequence[int], targets: Targets, seed: int) -> tuple[int, ...]:
+def draw_targets(
+    image: Tensor, others: Sequence[int], targets: Targets, seed: int
+) -> tuple[int, ...]:
     """Some of the other classes, a function of these, seed and image alone."""
     if targets == 0:
         return ()
