@@ -65,8 +65,8 @@ class _Sheet:
 
     def text(self, column: int, top: float, text: str, **look: Any) -> None:
         """Write at the left edge of a column."""
-        look = {"color": _INK, "size": 9, "va": "center"} | look
-        self._figure.text(self._left(column) / self._width, 1 - top / self._height, text, **look)
+        style: dict[str, Any] = {"color": _INK, "size": 9, "va": "center"} | look
+        self._figure.text(self._left(column) / self._width, 1 - top / self._height, text, **style)
 
     def axes(self, column: int, top: float) -> Axes:
         """Axes that fill a column of a row."""
