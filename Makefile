@@ -2,27 +2,33 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+SERVERS ?= .venv-servers
+INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python $(INSTALL)
 
 # as many test processes as cores, each with one thread: far quicker than the other way round
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
-.PHONY: demo test test-ray test-slow test-all check bench clean
+.PHONY: demo test test-ray test-remote test-slow test-all check bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/brusle evaluate --limit 70
 
 test: check
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not remote"
 
 # tests that start Ray share no machine with others, so one after the other
 test-ray: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray
 
-test-slow: $(VENV)/.installed-dev
-	$(PYTEST) -m "slow and not ray"
+# against inference servers that other people wrote, which must be there
+test-remote: $(VENV)/.installed-dev $(SERVERS)/mlserver/.installed $(SERVERS)/kserve/.installed $(SERVERS)/triton/.installed
+	BRUSLE_TEST_SERVERS=$(SERVERS) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m remote
 
-test-all: test test-slow test-ray
+test-slow: $(VENV)/.installed-dev
+	$(PYTEST) -m "slow and not ray and not remote"
+
+test-all: test test-slow test-ray test-remote
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -53,5 +59,17 @@ $(VENV)/.installed-bench: $(VENV)/.installed
 	$(PIP) -e ".[bench]"
 	@touch $@
 
+# each server has an environment of its own; they serve an ONNX file, so none needs torch
+$(SERVERS)/mlserver/.installed: SERVER := mlserver==1.7.1
+$(SERVERS)/kserve/.installed: SERVER := kserve==0.21.0
+# pytriton carries Triton itself, a binary
+$(SERVERS)/triton/.installed: SERVER := nvidia-pytriton==0.7.0
+
+$(SERVERS)/%/.installed: constraints.txt Makefile
+	$(PYTHON) -m venv $(@D)
+	@echo "installing $(SERVER) into $(@D) (about a minute, once) ..."
+	$(@D)/bin/python $(INSTALL) $(SERVER) onnxruntime
+	@touch $@
+
 clean:
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) $(SERVERS) runs

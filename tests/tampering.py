@@ -1,5 +1,6 @@
-"""Changes to a store by another hand than brusle's."""
+"""Changes to a store by another hand than brusle's, or by none."""
 
+import random
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -41,3 +42,27 @@ def tamper(folder: Path, table: str, where: str = "TRUE", sums: bool = True, **c
             return len(found)
     finally:
         connection.close()
+
+
+def damage(content: bytes, seed: int) -> bytes:
+    """A flipped bit, another byte, some bytes, some zeros, a cut, or a swapped pair of pages."""
+    dice, changed = random.Random(seed), bytearray(content)
+    at = dice.randrange(len(content))
+    kind = seed % 6
+    if kind == 0:
+        changed[at] ^= 1 << dice.randrange(8)
+    elif kind == 1:
+        changed[at] = (changed[at] + dice.randrange(1, 256)) % 256
+    elif kind == 2:
+        end = min(len(content), at + dice.randrange(2, 64))
+        changed[at:end] = dice.randbytes(end - at)
+    elif kind == 3:
+        end = min(len(content), at + dice.choice((16, 512, 4096)))
+        changed[at:end] = bytes(end - at)
+    elif kind == 4:
+        del changed[at:]
+    else:
+        first, second = (4096 * dice.randrange(len(content) // 4096) for _ in range(2))
+        a, b = changed[first : first + 4096], changed[second : second + 4096]
+        changed[first : first + 4096], changed[second : second + 4096] = b, a
+    return bytes(changed)

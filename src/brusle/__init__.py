@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from brusle import defences as defences
     from brusle import evaluation as evaluation
     from brusle import report as report
+    from brusle import serving as serving
     from brusle import victims as victims
     from brusle import zoo as zoo
     from brusle.attacks import minimise as minimise
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from brusle.evaluation.running.ray_engine import Ray as Ray
     from brusle.evaluation.storing.runs import Run as Run
     from brusle.results import AttackResult as AttackResult
+    from brusle.terms import Pace as Pace
+    from brusle.terms import Terms as Terms
     from brusle.trouble import Patience as Patience
     from brusle.victims import load_victim as load_victim
 else:

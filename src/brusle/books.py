@@ -8,6 +8,7 @@ limits hold over all lives of a run.
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -94,6 +95,9 @@ class BooksInMemory:
             check_limit(self._totals.sent, images, terms)
             self._totals = replace(self._totals, sent=self._totals.sent + images)
             self._calls.append(images)
+            now = time.time()
+            last_hour = [sent for sent in self.recent if sent[0] > now - 3600]
+            self.recent = [*last_hour, (now, images)]
             return len(self._calls) - 1
 
     def close(self, call: int, outcome: Outcome) -> None:

@@ -15,3 +15,4 @@ PIXELS: dict[Literal["untargeted", "targeted"], tuple[int, ...]] = {
 QUERIES = 300
 TARGETS = 1  # classes to reach, of each image
 LIMIT = 100  # images
+FORMATS = ("oip", "tfserving", "google-vision", "rekognition", "json")  # of `brusle serve`

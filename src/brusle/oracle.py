@@ -351,7 +351,10 @@ class Oracle:
 
     def _judged(self, rows: Tensor, said: _Said) -> Answers:
         """Answers, with errors where they are not finite."""
-        scores, gradient = self._checked(said.scores, len(rows)), said.gradient
+        none = said.books is not None and len(said.books.errors) == len(rows)
+        # where nobody has an answer, nobody knows how many classes there are
+        scores = self._blank(len(rows)) if none else self._checked(said.scores, len(rows))
+        gradient = said.gradient
         reason = "the victim answered NaN or infinite scores"
         errors = dict.fromkeys(self._bad_answers(scores), reason)
         if gradient is not None:

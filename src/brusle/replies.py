@@ -119,5 +119,6 @@ def _row(reply: Reply, vocabulary: Vocabulary | None) -> NDArray[np.floating[Any
     titles = reply.titles or ("",) * len(reply.labels)
     columns = [vocabulary.column(*pair) for pair in zip(reply.labels, titles, strict=True)]
     row = np.full(max(columns, default=-1) + 1, -np.inf)
-    np.maximum.at(row, columns, reply.scores)
+    with np.errstate(invalid="ignore"):  # NaN is the oracle's business
+        np.maximum.at(row, columns, reply.scores)
     return row

@@ -5,7 +5,6 @@
 
 import csv
 import json
-import random
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from entry import run
+from tampering import damage
 
 from brusle.evaluation.storing.recheck import recheck
 from brusle.evaluation.storing.store import FILE, Store
@@ -21,30 +21,6 @@ pytestmark = pytest.mark.slow
 
 TRIED = 400
 PARTS = 10
-
-
-def damage(content: bytes, seed: int) -> bytes:
-    """A flipped bit, another byte, some bytes, some zeros, a cut, or a swapped pair of pages."""
-    dice, changed = random.Random(seed), bytearray(content)
-    at = dice.randrange(len(content))
-    kind = seed % 6
-    if kind == 0:
-        changed[at] ^= 1 << dice.randrange(8)
-    elif kind == 1:
-        changed[at] = (changed[at] + dice.randrange(1, 256)) % 256
-    elif kind == 2:
-        end = min(len(content), at + dice.randrange(2, 64))
-        changed[at:end] = dice.randbytes(end - at)
-    elif kind == 3:
-        end = min(len(content), at + dice.choice((16, 512, 4096)))
-        changed[at:end] = bytes(end - at)
-    elif kind == 4:
-        del changed[at:]
-    else:
-        first, second = (4096 * dice.randrange(len(content) // 4096) for _ in range(2))
-        a, b = changed[first : first + 4096], changed[second : second + 4096]
-        changed[first : first + 4096], changed[second : second + 4096] = b, a
-    return bytes(changed)
 
 
 def flat(found: Any) -> dict[tuple[str, str], tuple]:

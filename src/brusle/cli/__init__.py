@@ -39,6 +39,7 @@ _COMMANDS = {
     "verify": "Look at every row of a run folder, and ask the victim again for every success.",
     "export": "Write the rows and adversarial images of a run folder in other formats.",
     "serve": "Put a victim behind an HTTP server that imitates a service.",
+    "victim": "Write a template for a service that brusle knows no format of.",
     "data": "Fetch data sets that are not bundled.",
     "pairs": "Choose images and target classes for evaluations, and write them down.",
     "list": "List attacks, victims, data, defences and presets by their names.",

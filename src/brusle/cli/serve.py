@@ -15,9 +15,9 @@ import click
 
 from brusle.cli.options import victim_options
 from brusle.cli.output import json_option, print_json, say
+from brusle.defaults import FORMATS
 from brusle.errors import InputError
 
-FORMATS = ("oip", "tfserving", "google-vision", "rekognition", "json")
 _SHARE = click.FloatRange(0, 1)
 
 
@@ -94,9 +94,9 @@ def command(
 ) -> None:
     """Put a victim behind an HTTP server that imitates a service.
 
-    For rehearsals before money is spent, and for tests: it can be slow, busy, broken or hang up, and
-    keeps books of its own. Prints one line when it is ready, with the command that attacks it. Ends
-    with Ctrl-C.
+    For rehearsals before money is spent, and for tests: it can be slow, busy, broken or hang up,
+    and keeps books of its own. Prints one line when it is ready, with the command that attacks it.
+    Ends with Ctrl-C.
     """
     from brusle.evaluation.running.victim import VictimSpec
     from brusle.serving import Server

@@ -54,8 +54,8 @@ def command(
     if something does not hold. A randomised victim is asked once for each, and an answer that
     misses the goal is no failure.
 
-    A service is asked only if you name it with --victim, since that costs money; --replay checks the
-    run by the answers that its journal holds.
+    A service is asked only if you name it with --victim, since that may cost money; --replay checks
+    the run by the answers that its journal holds.
 
     A victim, defence or data that run code of others (python:, plugins, programs in files) are not
     opened because the folder names them: name them with --victim, --defence and --data. The run's

@@ -185,6 +185,15 @@ class About(_Stored):
         return " + ".join([self.victim, *self.defences])
 
     @property
+    def spending(self) -> Spending | None:
+        """What was sent to a service in all sessions that ended; None of other victims."""
+        spent = [session.spending for session in self.sessions if session.spending is not None]
+        if not spent:
+            return None
+        counts = {n: sum(getattr(one, n) for one in spent) for n in Spending.model_fields}
+        return Spending(**counts | {"price": spent[-1].price})
+
+    @property
     def names(self) -> tuple[str, ...]:
         """What labels are called; empty if they have no names."""
         return self.vocabulary or self.classes

@@ -21,7 +21,7 @@ from brusle.database import (
     require_unchanged,
     with_checksum,
 )
-from brusle.journal.file import JournalFile
+from brusle.journal.file import JournalFile, Ticket
 from brusle.replies import Reply
 from brusle.text import storable
 
@@ -77,13 +77,13 @@ class ReplyWriter:
                 self._labels.append(_label(row, len(self._labels)))
         self._numbers = {label: number for number, label in enumerate(self._labels)}
 
-    def write(self, statement: str, rows: Iterable[tuple[tuple[Any, ...], Reply]]) -> None:
-        """Write replies, each behind other columns of its row; then they are on the disk."""
+    def hand_in(self, statement: str, rows: Iterable[tuple[tuple[Any, ...], Reply]]) -> Ticket:
+        """Have replies written, each behind other columns of its row."""
         with self._lock:
             records = [with_checksum(*front, *self._packed(reply)) for front, reply in rows]
             ticket = self._file.hand_in([(_ADD_LABELS, self._new), (statement, records)])
             self._new = []
-        self._file.wait_for(ticket)
+        return ticket
 
     def _packed(self, reply: Reply) -> tuple[Any, ...]:
         labels = None
@@ -136,10 +136,14 @@ class Answers:
         with self._file.explained():
             return {_key(row): self._writer.reply(row[2:-1]) for row in found}
 
-    def note(self, replies: Mapping[Key, Reply]) -> dict[Key, Reply]:
+    def note(self, replies: Mapping[Key, Reply], wait: bool) -> dict[Key, Reply]:
         """Write answers, and return them as they will be found, but for what they have cost."""
-        stored = {key: _as_stored(reply) for key, reply in replies.items()}
-        self._writer.write(_ADD, stored.items())
+        stored = {key: as_stored(reply) for key, reply in replies.items()}
+        ticket = self._writer.hand_in(_ADD, stored.items())
+        if wait:
+            self._file.wait_for(ticket)
+        else:
+            self._file.write_soon()
         return stored
 
 
@@ -162,7 +166,7 @@ def _label(row: Sequence[Any], expected: int) -> tuple[str, str]:
     return label, title
 
 
-def _as_stored(reply: Reply) -> Reply:
+def as_stored(reply: Reply) -> Reply:
     """A reply as a file can hold it: text is Unicode, and numbers are no narrower than float32."""
     return replace(
         reply,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from brusle.database import Damaged, require_unchanged
-from brusle.journal.answers import ReplyWriter
+from brusle.journal.answers import ReplyWriter, as_stored
 from brusle.journal.file import JournalFile
 from brusle.replies import Reply
 
@@ -52,7 +52,7 @@ class Canary:
     """
 
     def __init__(self, file: JournalFile, writer: ReplyWriter) -> None:
-        self._writer = writer
+        self._file, self._writer = file, writer
         self.image: Tensor | None = None
         self.looks: list[Look] = []
         with file.explained():
@@ -66,9 +66,10 @@ class Canary:
             plain = image.detach().to("cpu", torch.float32).contiguous()
             self.image = plain.clone()
             shape, pixels = json.dumps(list(plain.shape)), plain.numpy().astype("<f4").tobytes()
-        look = Look(time.time(), sent, reply)
+        look = Look(time.time(), sent, as_stored(reply))
         self.looks.append(look)
-        self._writer.write(_ADD, [((number, look.moment, sent, shape, pixels), reply)])
+        row = (number, look.moment, sent, shape, pixels), look.reply
+        self._file.wait_for(self._writer.hand_in(_ADD, [row]))
 
     def _take_in(self, row: Sequence[Any]) -> None:
         require_unchanged([row], "look")

@@ -10,8 +10,8 @@ import json
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -42,7 +42,7 @@ class JournalFile:
 
     def __init__(self, path: Path, schema: str, writing: bool) -> None:
         self.name, self._writing = str(path), writing
-        self._turn = threading.Lock()
+        self._turn, self._helping = threading.Lock(), threading.Lock()
         self._queue: deque[Ticket] = deque()
         self._failure: DataError | None = None
         self._lock: IO[str] | None = None
@@ -75,15 +75,16 @@ class JournalFile:
         with self.explained(), self._turn:
             return self._connection.execute(query, values).fetchall()
 
-    def scan(self, query: str) -> Iterator[tuple[Any, ...]]:
-        """What is found, one after the other, before anybody writes."""
-        with self.explained(), closing(self._connection.execute(query)) as found:
-            yield from found
+    def scan(self, query: str) -> Iterable[tuple[Any, ...]]:
+        """What is found, one row after the other, before anybody writes."""
+        return self._connection.execute(query)
 
     def hand_in(self, changes: Changes) -> Ticket:
         """Have changes written with whatever is written next, in the order of these calls."""
         if not self._writing:
             raise DataError(f"{self.name} was opened for reading: open it for writing")
+        if self._failure is not None:
+            raise self._failure
         ticket = Ticket(changes)
         self._queue.append(ticket)
         return ticket
@@ -98,15 +99,34 @@ class JournalFile:
         """Write now."""
         self.wait_for(self.hand_in(changes))
 
+    def write_soon(self) -> None:
+        """Write what was handed in as soon as the disk is free; nobody waits for it."""
+        if self._helping.acquire(blocking=False):  # or another thread is at it
+            threading.Thread(target=self._help, name="brusle-journal", daemon=True).start()
+
+    def flush(self) -> None:
+        """Return when everything that was handed in is on the disk."""
+        with self._turn:
+            self._commit()
+
     def close(self) -> None:
         """Write the rest, and let go of the file."""
         try:
             with self._turn:
-                if self._queue and self._failure is None:
+                if self._failure is None:
                     self._commit()
         finally:
             self._connection.close()
             self._unlock()
+
+    def _help(self) -> None:
+        """In a thread of its own: write until nothing is left."""
+        try:
+            while self._queue and self._failure is None:
+                with suppress(DataError):  # whoever writes next is told
+                    self.flush()
+        finally:
+            self._helping.release()
 
     def _commit(self) -> None:
         """Write everything that was handed in, in one transaction.

@@ -75,10 +75,19 @@ class Journal:
         """The answers that are known, with ``replayed`` set."""
         return self._answers.find(keys)
 
-    def note(self, replies: Mapping[Key, Reply]) -> dict[Key, Reply]:
-        """Keep answers that were just given; when this returns, they are on the disk.
+    def note(self, replies: Mapping[Key, Reply], wait: bool = True) -> dict[Key, Reply]:
+        """Keep answers that were just given.
+
+        Args:
+            replies: the answers.
+            wait: when this returns, they are on the disk. If not, they are within moments, and
+                `flush` waits for them.
 
         Returns:
             The answers as they will be found: text that no file can hold is replaced.
         """
-        return self._answers.note(replies)
+        return self._answers.note(replies, wait)
+
+    def flush(self) -> None:
+        """Return when everything that was noted is on the disk."""
+        self._file.flush()

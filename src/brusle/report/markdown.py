@@ -79,6 +79,8 @@ def _provenance(content: Content) -> str:
         "data": content.data,
         **content.sessions[-1].provenance,
     }
+    if content.about.spending is not None:
+        facts["books"] = content.about.spending.told()
     return "\n".join(f"- {plain(name)}: {plain(str(value))}" for name, value in facts.items())
 
 

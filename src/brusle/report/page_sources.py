@@ -84,6 +84,8 @@ def provenance_section(content: Content) -> Html:
         "data": content.data,
         "image shape": " x ".join(map(str, about.shape)),
     }
+    if about.spending is not None:
+        facts["books"] = about.spending.told()
     tables = [
         _facts(facts, "What was evaluated"),
         _facts(last.provenance, "Software and machine of the last session"),

@@ -4,6 +4,6 @@ with brusle.serving.Server(victim, "google-vision", fail=0.1) as server:
     server.url, server.books.as_dict()
 """
 
-from brusle.serving.server import FORMATS, Server, in_background
+from brusle.serving.server import Server, in_background
 
-__all__ = ["FORMATS", "Server", "in_background"]
+__all__ = ["Server", "in_background"]

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from brusle.defaults import FORMATS
 from brusle.errors import InputError, VictimError
 from brusle.serving.books import Books
 from brusle.serving.faults import Faults, Latency
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.types import Scope
 
-FORMATS = ("oip", "tfserving", "google-vision", "rekognition", "json")
 _PACKAGES = ("starlette", "uvicorn", "python_multipart")
 _PATIENCE = 10.0  # seconds to start and to end
 
@@ -33,7 +33,7 @@ class Server:
 
     Args:
         victim: a victim, or what becomes one (a name, a module).
-        format: one of `FORMATS`.
+        format: one of `brusle.defaults.FORMATS`.
         host: the address to listen on.
         port: the port; 0 takes a free one.
         top: most labels of a list.
@@ -73,7 +73,7 @@ class Server:
             raise InputError(f"format {format!r} is none: choose one of {', '.join(FORMATS)}")
         if key == "" or top < 1 or (most is not None and most < 1):
             raise InputError("top and most are at least 1, and a key is not empty")
-        from brusle.serving.formats import FORMATS as KINDS
+        from brusle.serving.formats import KINDS
         from brusle.serving.service import Service
 
         faults = Faults(

@@ -23,6 +23,9 @@ from brusle.victims.wrappers import TorchVictim, normalised
 _AUTOATTACK = "git+https://github.com/fra31/auto-attack"
 _INSTALL = {
     "autoattack": _AUTOATTACK,
+    "botocore": '"brusle[aws]"',
+    "httpx": '"brusle[remote]"',
+    "jsonpath": '"brusle[remote]"',
     "pkg_resources": "'setuptools<81'",
     "python_multipart": '"brusle[serve]"',
     "robustbench": f"robustbench 'setuptools<81' {_AUTOATTACK}",

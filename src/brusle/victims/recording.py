@@ -17,17 +17,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from brusle.errors import InputError, VictimError, VictimUnavailable
 from brusle.journal import FILE, Journal, Key, image_hashes
 from brusle.replies import Consultation, Reply
-from brusle.scores import Output
+from brusle.scores import ABSENT, Output
 from brusle.terms import Terms
 from brusle.trouble import NO_PATIENCE
 from brusle.victim import Victim, call_victim, require_scores, traits
 from brusle.victims.standing_in import StandIn, about
 from brusle.victims.watching import Watch
+from brusle.vocabulary import Vocabulary
 
 OnChange = Callable[[str], None]
 Stream = Callable[[Tensor], Generator[tuple[int, Reply], None, None]]
@@ -141,6 +143,11 @@ class Recorded:
         return not self.replay and traits(self.victim).differentiable
 
     @property
+    def vocabulary(self) -> Vocabulary | None:
+        """The victim's labels so far, if their number may grow."""
+        return traits(self.victim).vocabulary
+
+    @property
     def warnings(self) -> list[str]:
         """What was noticed."""
         return self._watch.warnings
@@ -209,7 +216,8 @@ class Recorded:
         if self.replay:
             raise VictimUnavailable(
                 f"the journal has no answer to this image: {self.journal.path} holds another run, "
-                f"or not all of this one; run it without replay to ask {self.name}"
+                f"or not all of this one; run it without replay to ask {self.name}",
+                final=True,
             )
         at = torch.tensor(list(new.values()))
         if self._stream is None:
@@ -221,10 +229,13 @@ class Recorded:
     def _listen(self, stream: Stream, names: list[Key], images: Tensor) -> dict[Key, Reply]:
         """Note replies as they come; if that is interrupted, nothing more is sent."""
         fresh: dict[Key, Reply] = {}
-        with closing(stream(images)) as replies:
-            for at, reply in replies:
-                fresh |= self.journal.note({names[at]: reply})
-                self._watch.see(images[at : at + 1], fresh[names[at]])
+        try:
+            with closing(stream(images)) as replies:
+                for at, reply in replies:
+                    fresh |= self.journal.note({names[at]: reply}, wait=False)
+                    self._watch.see(images[at : at + 1], fresh[names[at]])
+        finally:
+            self.journal.flush()  # before anybody sees one
         if len(fresh) < len(names):
             raise VictimError(f"{self.name} has left an image without an answer")
         return fresh
@@ -240,7 +251,15 @@ class Recorded:
             books.close(call, "lost")
             raise
         books.close(call, "answered")
-        return self.journal.note(dict(zip(names, map(Reply, rows), strict=True)))
+        return self.journal.note(dict(zip(names, map(self._reply, rows), strict=True)))
+
+    def _reply(self, row: NDArray[Any]) -> Reply:
+        """Scores of one image; labels by name where another life may number them otherwise."""
+        if self.vocabulary is None:
+            return Reply(row)
+        listed = (row > ABSENT).nonzero()[0]
+        names = self.vocabulary.names
+        return Reply(row[listed], tuple(names[at] for at in listed))
 
     def _ask_canary(self, image: Tensor) -> Reply:
         assert self._stream is not None
@@ -251,8 +270,7 @@ class Recorded:
         """All replies in one tensor, where the victim's would be."""
         widths = [len(reply.scores) for reply in replies if not reply.error]
         self._width = self._width or next(iter(widths), None)
-        vocabulary = getattr(self.victim, "vocabulary", None)
-        whole = Consultation.of(replies, vocabulary, self._width)
+        whole = Consultation.of(replies, self.vocabulary, self._width)
         return replace(whole, scores=whole.scores.to(self.device))
 
 

@@ -90,7 +90,7 @@ def _change(before: Reply, now: Reply, classes: Sequence[str] | None) -> str:
     """What differs between two answers to the same image, in a few words; empty if nothing."""
     if now.error:
         return f"an answer -> {_name(now.error)}"
-    was, is_now = _by_label(before, classes), _by_label(now, classes)
+    was, is_now = _by_label(before), _by_label(now)
     if not was or not is_now:
         return "" if was == is_now else f"{len(was)} labels -> {len(is_now)}"
     top, other = max(was, key=was.__getitem__), max(is_now, key=is_now.__getitem__)
@@ -103,20 +103,25 @@ def _change(before: Reply, now: Reply, classes: Sequence[str] | None) -> str:
         top = other = max(gaps, key=gaps.__getitem__)
         if gaps[top] <= _MUCH * max(map(abs, (*was.values(), *is_now.values()))):
             return ""
-    return f"label {_said(top, was)} -> {_said(other, is_now)}"
+    names = _titles(before, classes) | _titles(now, classes)
+    return f"label {_said(top, was, names)} -> {_said(other, is_now, names)}"
 
 
-def _by_label(reply: Reply, classes: Sequence[str] | None) -> dict[str, float]:
-    scores = reply.scores.tolist()
-    labels = reply.titles or reply.labels
-    if labels is None:
-        named = classes is not None and len(classes) == len(scores)
-        labels = tuple(classes) if classes and named else tuple(map(str, range(len(scores))))
-    return dict(zip(labels, scores, strict=True))
+def _by_label(reply: Reply) -> dict[str, float]:
+    """Scores by what they are of: labels, or the numbers of classes."""
+    labels = map(str, range(len(reply.scores))) if reply.labels is None else reply.labels
+    return dict(zip(labels, reply.scores.tolist(), strict=True))
 
 
-def _said(label: str, scores: dict[str, float]) -> str:
-    return f"{_name(label)} {scores[label]:.3g}" if label in scores else f"{_name(label)} absent"
+def _titles(reply: Reply, classes: Sequence[str] | None) -> dict[str, str]:
+    """What people call these."""
+    titles = reply.titles if reply.labels is not None else classes
+    return dict(zip(_by_label(reply), map(str, titles or ()), strict=False))
+
+
+def _said(label: str, scores: dict[str, float], names: dict[str, str]) -> str:
+    said = f"{scores[label]:.3g}" if label in scores else "absent"
+    return f"{_name(names.get(label) or label)} {said}"
 
 
 def _name(text: str) -> str:

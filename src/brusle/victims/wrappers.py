@@ -341,11 +341,13 @@ def _check_output(output: object) -> None:
 def _by_label(said: Any, vocabulary: Vocabulary, name: str) -> Tensor:
     """``(n, labels)`` scores of mappings from label to score."""
     try:
+        if not all(isinstance(one, Mapping) for one in said):
+            raise TypeError("no mapping")
         replies = [
             Reply(np.array([float(score) for score in one.values()]), tuple(map(str, one)))
             for one in said
         ]
-    except (AttributeError, TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         raise VictimError(
             f"{name} is declared to name its labels, but returned {type(said).__name__}: return a "
             f"list with a mapping of label to score for each image"

@@ -17,6 +17,12 @@ def opened(name: str) -> Any:
     return KINDS[parsed.kind].open(parsed, torch.device("cpu"))
 
 
+def more(name: str, **options: Any) -> str:
+    """A name with more options."""
+    text = "&".join(f"{option}={value}" for option, value in options.items())
+    return name + ("&" if "?" in name else "?") + text
+
+
 def connect(name: str, terms: Terms | None = None, **options: Any) -> RemoteVictim:
     return opened(name).connect(terms, **options)
 

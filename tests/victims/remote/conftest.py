@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import torch
 from asking import Sleeps
-from hostile import Answer, Hostile, scored
+from hostile_services import Answer, Hostile, scored
 from torch import Tensor
 
 

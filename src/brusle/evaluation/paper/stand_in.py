@@ -43,7 +43,7 @@ def stand_in(model: Victim, format: str, name: str, spec: VictimSpec) -> Iterato
     with Server(model, format) as server:
         victim = replace(spec, victim=server.name).open()
         assert isinstance(victim, RemoteVictim)
-        victim.name, victim.service.identity = name, f"{name} {fingerprint(model)}"
+        victim.name, victim.service.fingerprint = name, fingerprint(model)
         try:
             yield victim
         finally:

@@ -7,7 +7,7 @@ from brusle.serving.formats.plain import Plain
 from brusle.serving.formats.rekognition import Rekognition
 from brusle.serving.formats.tfserving import TensorFlowServing
 
-FORMATS: dict[str, type[Format]] = {
+KINDS: dict[str, type[Format]] = {
     "oip": OpenInference,
     "tfserving": TensorFlowServing,
     "google-vision": GoogleVision,
@@ -15,4 +15,4 @@ FORMATS: dict[str, type[Format]] = {
     "json": Plain,
 }
 
-__all__ = ["FORMATS", "Format"]
+__all__ = ["KINDS", "Format"]

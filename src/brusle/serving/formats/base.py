@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from torch import Tensor
 
-from brusle.errors import BrusleError
+from brusle.errors import BrusleError, InputError
 from brusle.serving.model import Model
 
 VERSION = "1"  # of a model, in addresses
@@ -183,7 +183,7 @@ def base64_bytes(content: Any) -> bytes:
         text = content.encode("ascii").translate(bytes.maketrans(b"-_", b"+/")).rstrip(b"=")
         return base64.b64decode(text + b"=" * (-len(text) % 4), validate=True)
     except (AttributeError, ValueError):
-        raise Refusal(400, "an image is no base64 text", kind="image") from None
+        raise InputError("an image is no base64 text") from None
 
 
 def as_images(numbers: np.ndarray[Any, Any], shape: tuple[int, int, int] | None) -> list[Tensor]:

@@ -103,7 +103,7 @@ class GoogleVision(Format):
         image = asked.get("image")
         try:
             return self.model.picture(base64_bytes(image["content"]))  # type: ignore[index]
-        except (BrusleError, Refusal, KeyError, TypeError):
+        except (BrusleError, KeyError, TypeError):
             return None
 
     def _write(self, wishes: list[_Wish], scores: Tensor) -> Response:

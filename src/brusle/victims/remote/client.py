@@ -171,7 +171,8 @@ class RemoteVictim:
         wire = self._line.wire(self.books)
         errand = self._errand(wire, lambda *_: None)
         ask = errand.look(_pixels(image[None]))
-        return trial(*asyncio.run_coroutine_threadsafe(ask, wire.loop).result())
+        seen = asyncio.run_coroutine_threadsafe(ask, wire.loop).result()
+        return trial(*seen, classes=self.classes)
 
     def _errand(self, wire: Wire, put: Callable[[int, Reply], None]) -> Errand:
         return Errand(self.name, self.service, self.terms, self.books, wire, put)
@@ -250,5 +251,5 @@ class _Line:
 
 def hang_up(loop: asyncio.AbstractEventLoop, transport: Transport) -> None:
     """Close connections, from any thread."""
-    if loop.is_running():
+    if loops.is_mine(loop):
         asyncio.run_coroutine_threadsafe(transport.close(), loop)

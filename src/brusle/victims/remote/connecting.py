@@ -49,6 +49,7 @@ class Unconnected:
     def connect(self, terms: Terms | None = None, sleep: Sleep = asyncio.sleep) -> RemoteVictim:
         """The victim, on these terms; the service is asked what it is, which costs nothing."""
         terms = self.hints(terms or Terms())
+        self.service.unlock()
         require_authorised(self.service.address, terms)
         transport = Transport(self.service.address)
         loop = loops.shared()

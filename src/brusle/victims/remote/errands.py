@@ -41,6 +41,7 @@ class Wire:
         probing: held by the call that tries a format.
         refused: images that were refused without any that was answered; None once one was.
         calls: how many calls there were.
+        largest: most images of a call that was answered.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -51,16 +52,21 @@ class Wire:
     probing: asyncio.Lock = field(default_factory=asyncio.Lock)
     refused: int | None = 0
     calls: int = 0
+    largest: int = 0
 
     def note(self, replies: list[Reply]) -> None:
-        """Raise if `SEVERAL` images or more were asked for, and none was ever answered."""
-        if self.refused is None or any(not reply.error for reply in replies):
+        """Raise if `SEVERAL` images or more were asked for, and none was ever answered.
+
+        An empty list of labels is no answer here: it may be that they stand elsewhere.
+        """
+        if self.refused is None or any(len(reply.scores) for reply in replies):
             self.refused = None
             return
         self.refused += len(replies)
         if self.refused >= SEVERAL:
+            reason = replies[-1].error or "its lists of labels are empty"
             raise VictimUnavailable(
-                f"none of {self.refused} images was answered: {replies[-1].error}", final=True
+                f"none of {self.refused} images was answered: {reason}", final=True
             )
 
 
@@ -162,7 +168,8 @@ class Errand:
             half = (len(batch) + 1) // 2
         answered = await self._answer_parts(replace(batch, lost=batch.lost + 1), half)
         if answered:  # so it was the number
-            self._service.most_images = min(self._service.most_images, half)
+            learned = max(half, self._wire.largest)
+            self._service.most_images = min(self._service.most_images, learned)
         return answered
 
     async def _answer_parts(self, batch: Batch, size: int) -> bool:
@@ -199,7 +206,10 @@ class Errand:
         for at, reply in enumerate(replies):
             self._put(batch.start + at, reply)
         self._wire.note(replies)
-        return not any(reply.error for reply in replies)
+        answered = not any(reply.error for reply in replies)
+        if answered:
+            self._wire.largest = max(self._wire.largest, len(replies))
+        return answered
 
     async def _call(self, batch: Batch, probing: bool = False) -> list[Reply]:
         """Replies to the images of one call, which is tried until the patience is over.
@@ -253,8 +263,9 @@ class Errand:
         return pause
 
     async def _send(self, call: Call, booking: Booking) -> Response:
-        signed = self._service.signed(call)
-        response = await self._wire.transport.send(signed, self._terms.timeout, booking.open)
+        if self._service.signs:
+            call = await _aside(self._service.signed, call)
+        response = await self._wire.transport.send(call, self._terms.timeout, booking.open)
         refuse_redirect(response, call.url)
         return response
 
@@ -264,7 +275,20 @@ class Errand:
         return await _aside(self._service.extracted, response, count)
 
     async def look(self, image: Images) -> tuple[Call, Response | None, Reply]:
-        """Send one image, once, whatever comes back; for people who want to see it."""
+        """Send one image, once in each format, whatever comes back; for people who look at it."""
+        async with self._wire.probing:
+            settled = self._service.settled
+            seen = await self._look(image)
+            if settled:
+                return seen
+            self._service.settle(worked=not seen[2].error)
+            if seen[2].error:
+                seen = await self._look(image)
+                if seen[2].error:
+                    self._service.unsettle()
+            return seen
+
+    async def _look(self, image: Images) -> tuple[Call, Response | None, Reply]:
         call = await _aside(self._service.request, image)
         response = None
         async with self._wire.slots:

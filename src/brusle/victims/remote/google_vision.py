@@ -16,12 +16,11 @@ from brusle.replies import Reply
 from brusle.victims.remote.authorisation import check_url, is_loopback
 from brusle.victims.remote.connecting import Unconnected
 from brusle.victims.remote.masking import from_environment, line
-from brusle.victims.remote.options import take_aliases, take_count, take_framing, take_missing
+from brusle.victims.remote.options import take_count, take_labels
 from brusle.victims.remote.service import (
     JSON,
     About,
     Call,
-    Get,
     Images,
     Response,
     Service,
@@ -53,7 +52,7 @@ class GoogleVision(Service):
         super().__init__(address, about, labels=most_labels, mid=by_mid)
         self._labels, self._by_mid = most_labels, by_mid
 
-    def prepare(self, get: Get) -> None:
+    def unlock(self) -> None:
         """Read the token or the key; a service on this machine may want none."""
         if os.environ.get("GOOGLE_ACCESS_TOKEN"):
             token = from_environment("GOOGLE_ACCESS_TOKEN", self.kind)
@@ -92,14 +91,7 @@ class GoogleVision(Service):
 
 def open_google_vision(name: Name, device: torch.device) -> Unconnected:
     """The service that ``name`` asks for."""
-    about = About(
-        output="confidences",
-        gives="partial",
-        labelled=True,
-        framing=take_framing(name, 224),
-        aliases=take_aliases(name),
-        missing=take_missing(name),
-    )
+    about = take_labels(name, "confidences")
     most = take_count(name, "max", 10) or 10
     by_mid = name.take_choice("match", ("name", "mid"), "name") == "mid"
     name.done()

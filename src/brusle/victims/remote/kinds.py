@@ -40,10 +40,36 @@ KINDS: dict[str, Kind[Opener]] = {
         "oip:http://HOST:PORT/MODEL?scores=logits|probabilities",
         "A model behind the Open Inference Protocol: KServe, Triton, MLServer",
     ),
+    "tfserving": _kind(
+        "tfserving",
+        "open_tfserving",
+        "tfserving:http://HOST:PORT/MODEL?scores=logits|probabilities",
+        "A model behind TensorFlow Serving's REST interface, or KServe's V1",
+    ),
+    "rest": _kind(
+        "rest",
+        "open_rest",
+        "rest:FILE.yaml",
+        "Any other service over HTTP, by a template of its requests",
+        "jsonpath",
+    ),
     "google-vision": _kind(
         "google_vision",
         "open_google_vision",
         "google-vision:?max=10&match=name|mid",
-        "Google Cloud Vision's labels, or a service at google-vision:URL that speaks like it",
+        "Google Cloud Vision's labels, or with google-vision:URL those of a service like it",
+    ),
+    "rekognition": _kind(
+        "rekognition",
+        "open_rekognition",
+        "rekognition:REGION|URL?max=10&least=55",
+        "Amazon Rekognition's labels",
+        "botocore",
+    ),
+    "huggingface-api": _kind(
+        "huggingface",
+        "open_huggingface",
+        "huggingface-api:OWNER/MODEL|URL?max=10&apply=softmax|sigmoid|none",
+        "A classifier behind Hugging Face's inference interface",
     ),
 }

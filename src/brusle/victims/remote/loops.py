@@ -21,6 +21,11 @@ def shared() -> asyncio.AbstractEventLoop:
         return _loop
 
 
+def is_mine(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether this is the loop of this process, and not of the one that it was forked from."""
+    return loop is _loop
+
+
 def _forget() -> None:
     """A child has none of its parent's threads, and the lock may have been held by one."""
     global _lock, _loop

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from urllib.parse import quote, quote_plus
@@ -35,6 +36,15 @@ def masked(text: str) -> str:
 def line(text: str, most: int = 200) -> str:
     """What others say as a part of one line: masked, short, and harmless to a terminal."""
     return shown(shortened(masked(" ".join(text.split())), most))
+
+
+class Masking(logging.Filter):
+    """Masks what a logger says: httpx names the address of every request, and answers may quote."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to log it, which it always is."""
+        record.msg, record.args = masked(record.getMessage()), ()
+        return True
 
 
 def is_telling(header: str) -> bool:

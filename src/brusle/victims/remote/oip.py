@@ -10,20 +10,31 @@ need not say so, and some that say so cannot.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
-from urllib.parse import quote
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from brusle.errors import InputError
 from brusle.names import Name
 from brusle.replies import Reply
-from brusle.victims.options import whole_framing
-from brusle.victims.remote.authorisation import check_url
 from brusle.victims.remote.connecting import Unconnected
-from brusle.victims.remote.options import take_count, take_vector
+from brusle.victims.remote.options import (
+    split_model,
+    take_count,
+    take_layout,
+    take_numbers,
+    take_vector,
+    take_version,
+)
+from brusle.victims.remote.pixels import (
+    Layout,
+    Numbers,
+    find_layout,
+    find_shape,
+    laid_out,
+    whole_numbers,
+)
 from brusle.victims.remote.service import (
     JSON,
     About,
@@ -35,11 +46,10 @@ from brusle.victims.remote.service import (
     Service,
     as_json,
     check_status,
-    levels,
 )
 
 _LENGTH = "inference-header-content-length"
-_TYPES = {"FP32": "float32", "UINT8": "uint8"}
+_TYPES: dict[str, Numbers] = {"FP32": "float32", "UINT8": "uint8"}
 _NAMES = {kind: name for name, kind in _TYPES.items()}
 _NUMBERS: dict[str, str] = {
     "FP64": "<f8",
@@ -49,9 +59,7 @@ _NUMBERS: dict[str, str] = {
     "INT32": "<i4",
     "UINT8": "u1",
 }
-_CHANNELS = (1, 3, 4)
 _MOST = 16  # images in a call, where nobody says
-Layout = Literal["nchw", "nhwc"]
 
 
 @dataclass(frozen=True)
@@ -62,14 +70,14 @@ class Tensors:
         input: name of the images.
         output: name of the scores.
         layout: order of the axes.
-        type: of the numbers; float32 in [0, 1], or uint8.
+        type: of the numbers.
         batched: the first axis counts images.
     """
 
     input: str | None = None
     output: str | None = None
     layout: Layout | None = None
-    type: str | None = None
+    type: Numbers | None = None
     batched: bool = True
 
 
@@ -114,7 +122,7 @@ class Oip(Service):
         inputs, outputs = (_first(metadata.get(key)) for key in ("inputs", "outputs"))
         self._learn_input(inputs)
         self.tensors = replace(self.tensors, output=self.tensors.output or outputs.get("name"))
-        shape = _whole_numbers(outputs.get("shape"))
+        shape = whole_numbers(outputs.get("shape"))
         if self.about.width is None and shape and shape[-1] > 1:
             self.about = replace(self.about, width=shape[-1])
         self._learn_most(get)
@@ -129,20 +137,14 @@ class Oip(Service):
                 f"its images are {str(said.get('datatype'))[:20]}, and type=float32 or uint8 can "
                 f"be sent",
             )
-        shape = _whole_numbers(said.get("shape"))
-        axes = shape[-3:]
-        layout = known.layout
-        if layout is None and len(axes) == 3:
-            last = axes[2] in _CHANNELS and axes[0] not in _CHANNELS
-            layout = "nhwc" if last else "nchw"
+        shape = whole_numbers(said.get("shape"))
+        layout = known.layout or find_layout(shape[-3:], "nchw")
         name = known.input or said.get("name")
         self.tensors = replace(known, input=name, type=kind, layout=layout, batched=len(shape) != 3)
         if len(shape) == 4 and shape[0] > 0 and self._asked_most is None:
             self.most_images = shape[0]
-        if self.about.shape is None and len(axes) == 3 and min(axes) > 0:
-            channels, height, width = axes if layout == "nchw" else (axes[2], *axes[:2])
-            framing = whole_framing((height, width))
-            self.about = replace(self.about, shape=(channels, height, width), framing=framing)
+        if self.about.shape is None:
+            self.about = self.about.of_shape(find_shape(shape[-3:], layout))
 
     def _learn_most(self, get: Get) -> None:
         """Triton says in its configuration how many images a call may hold; others have none."""
@@ -165,9 +167,7 @@ class Oip(Service):
         """As in `Service`."""
         known = self.tensors
         kind = known.type or "float32"
-        pixels: NDArray[Any] = levels(images) if kind == "uint8" else images
-        if known.layout == "nhwc":
-            pixels = pixels.transpose(0, 2, 3, 1)
+        pixels = laid_out(images, known.layout or "nchw", kind)
         if not known.batched:
             pixels = pixels[0]
         tensor: dict[str, Any] = {
@@ -182,7 +182,7 @@ class Oip(Service):
         if self._binary is False:
             tensor["data"] = pixels.ravel().tolist()
             return Call("POST", url, JSON | self.headers, as_json(body))
-        raw = np.ascontiguousarray(pixels).astype(_NUMBERS[_NAMES[kind]], copy=False).tobytes()
+        raw = pixels.astype(_NUMBERS[_NAMES[kind]], copy=False).tobytes()
         tensor["parameters"] = {"binary_data_size": len(raw)}
         head = as_json(body)
         headers = {"Content-Type": "application/octet-stream", _LENGTH: str(len(head))}
@@ -195,7 +195,7 @@ class Oip(Service):
             raise Failure("image", str(head["error"])[:160])
         scores, version = None, str(head.get("model_version") or "")
         for tensor in head["outputs"]:
-            size = tensor.get("parameters", {}).get("binary_data_size")
+            size = (tensor.get("parameters") or {}).get("binary_data_size")  # null from KServe
             piece, raw = (raw[:size], raw[size:]) if size is not None else (b"", raw)
             if self.tensors.output in (None, tensor["name"]):
                 scores = _numbers(tensor, piece if size is not None else None)
@@ -240,33 +240,17 @@ def _first(tensors: Any) -> dict[str, Any]:
     return first if isinstance(first, dict) else {}
 
 
-def _whole_numbers(shape: Any) -> list[int]:
-    """A shape; empty if it is none."""
-    try:
-        return [int(side) for side in shape or []]
-    except (TypeError, ValueError):
-        return []
-
-
 def open_oip(name: Name, device: torch.device) -> Unconnected:
     """The service that ``name`` asks for."""
-    url = check_url(name.rest, name.text)
-    base, _, model = url.rpartition("/")
-    base = base.removesuffix("/v2/models")
-    if base.endswith(("/", ":")) or not model:
-        raise InputError(f"{name.text!r} names no model: write oip:http://host:port/MODEL")
-    version = name.take("version")
-    behind = f"/versions/{quote(version, safe='')}" if version else ""
-    layout = name.take_choice("layout", ("auto", "nchw", "nhwc"), "auto")
-    kind = name.take_choice("type", ("auto", "float32", "uint8"), "auto")
+    base, model = split_model(name)
+    version = take_version(name)
     tensors = Tensors(
-        name.take("input"),
-        name.take("output"),
-        None if layout == "auto" else "nhwc" if layout == "nhwc" else "nchw",
-        None if kind == "auto" else kind,
+        name.take("input"), name.take("output"), take_layout(name), take_numbers(name)
     )
     binary = name.take_choice("binary", ("auto", "on", "off"), "auto")
     about, most = take_vector(name), take_count(name, "most", None)
+    token = name.take("token") or ""
     name.done()
-    service = Oip(f"{base}/v2/models/{model}{behind}", about, tensors, most, binary)
+    service = Oip(f"{base}/v2/models/{model}{version}", about, tensors, most, binary)
+    service.token = token
     return Unconnected(name.text, service, device)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
-from brusle.data.images import Framing
 from brusle.errors import InputError
 from brusle.names import Name
 from brusle.scores import Output
 from brusle.text import brief
 from brusle.victims.options import take_classes, take_size, whole_framing
+from brusle.victims.remote.authorisation import check_url
+from brusle.victims.remote.pixels import Layout, Numbers
 from brusle.victims.remote.service import About, Missing
 from brusle.vocabulary import Vocabulary
 from brusle.yaml_files import read_yaml
@@ -53,22 +55,56 @@ def take_output(name: Name, option: str, default: Output = "logits") -> Output:
     return next(kind for kind in kinds if kind == value)
 
 
-def take_framing(name: Name, default: int | None) -> Framing | None:
-    """The option ``size``: what photographs are brought to; the service itself takes any."""
-    size = take_size(name) or (None if default is None else (default, default))
-    return None if size is None else whole_framing(size)
+def take_labels(name: Name, output: Output) -> About:
+    """What a service that lists labels is, by the options; it takes images of any size."""
+    return About(
+        output=output,
+        gives="partial",
+        labelled=True,
+        framing=whole_framing(take_size(name) or (224, 224)),
+        aliases=take_aliases(name),
+        missing=take_missing(name),
+    )
+
+
+def take_layout(name: Name) -> Layout | None:
+    """The option ``layout``; None leaves it to what the server says."""
+    value = name.take_choice("layout", ("auto", "nchw", "nhwc"), "auto")
+    return None if value == "auto" else "nhwc" if value == "nhwc" else "nchw"
+
+
+def take_numbers(name: Name) -> Numbers | None:
+    """The option ``type``; None leaves it to what the server says."""
+    value = name.take_choice("type", ("auto", "float32", "uint8"), "auto")
+    return None if value == "auto" else "uint8" if value == "uint8" else "float32"
 
 
 def take_vector(name: Name) -> About:
     """What a service that gives a score for each class is, by the options."""
     classes, size = take_classes(name), take_size(name)
-    return About(
+    about = About(
         output=take_output(name, "scores"),
         classes=classes if isinstance(classes, tuple) else None,
         width=classes if isinstance(classes, int) else None,
-        shape=(3, *size) if size else None,
-        framing=whole_framing(size) if size else None,
     )
+    return about.of_shape((3, *size) if size else None)
+
+
+def split_model(name: Name) -> tuple[str, str]:
+    """Base and model of ``http://host:port/prefix/MODEL``; what servers put between is left out."""
+    url = check_url(name.rest, name.text)
+    base, _, model = url.rpartition("/")
+    for between in ("/v1/models", "/v2/models"):
+        base = base.removesuffix(between)
+    if base.endswith(("/", ":")) or not model:
+        raise InputError(f"{name.text!r} names no model: write {name.kind}:http://host:port/MODEL")
+    return base, model
+
+
+def take_version(name: Name) -> str:
+    """The option ``version``, as a part of a path; empty if it is not given."""
+    version = name.take("version")
+    return f"/versions/{quote(version, safe='')}" if version else ""
 
 
 def take_aliases(name: Name) -> dict[str, list[str]]:

@@ -56,7 +56,8 @@ class Pacer:
                 await self._sleep(wait)
             now = self._clock()
             self._left.append((now, images))
-            self._next = now + images * self._interval
+            # a wait that was a little too long is made up for
+            self._next = max(self._next, now - MARGIN / 2) + images * self._interval
 
     @property
     def _interval(self) -> float:

@@ -19,7 +19,8 @@ from brusle.errors import InputError
 from brusle.replies import Reply
 from brusle.scores import Gives, Output
 from brusle.trouble import kind_of_code, seconds_asked
-from brusle.victims.remote.masking import line
+from brusle.victims.options import whole_framing
+from brusle.victims.remote.masking import from_environment, line, masked
 
 Images = NDArray[np.float32]  # (n, c, h, w) in [0, 1]
 Missing = float | Literal["floor"]
@@ -63,7 +64,7 @@ class Response:
         try:
             return json.loads(self.content)
         except (ValueError, RecursionError):
-            said = line(self.content[:400].decode(errors="replace"), 60)
+            said = line(self.content[:4000].decode(errors="replace"), 60)
         what = "a web page" if said.lower().startswith(("<!doctype", "<html")) else repr(said)
         raise Failure("nonsense", f"it answered {what if said else 'nothing'} instead of JSON")
 
@@ -120,6 +121,11 @@ class About:
     aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)
     missing: Missing = "floor"
 
+    def of_shape(self, shape: tuple[int, int, int] | None) -> About:
+        """The same for images of this shape, or of any."""
+        framing = None if shape is None else whole_framing((shape[1], shape[2]))
+        return replace(self, shape=shape, framing=framing)
+
 
 Get = Callable[[str], Response | None]  # a page of the service; None if there is none
 
@@ -130,39 +136,42 @@ class Service:
     Attributes:
         kind: of the victim's name.
         address: URL that requests go to, without a query.
-        identity: what tells it from other services; empty is its address.
         about: what the service is.
         most_images: most in one call.
         headers: of every request; some are secret.
+        fingerprint: a hash of what answers and how it is asked; not of keys.
         settled: how requests are written is decided. As long as it is not, the first image is sent
             alone, in the format that is tried; `settle` says how that went.
+        signs: requests are signed, which may take a while.
+        token: environment variable whose value goes along as a bearer token; none if empty.
         success: statuses of HTTP that an answer has.
         retry: statuses that are the service's trouble, beyond the usual ones.
     """
 
     kind = ""
     settled = True
+    signs = False
+    token = ""
     success: frozenset[int] = frozenset({200})
     retry: frozenset[int] = frozenset()
 
     def __init__(self, address: str, about: About, most_images: int = 1, **options: Any) -> None:
         self.address, self.about, self.most_images = address, about, most_images
-        self.identity = ""
         self.headers: dict[str, str] = {}
-        self._options = options
+        facts = json.dumps([self.kind, address, options], sort_keys=True, default=str)
+        self.fingerprint = hashlib.sha256(facts.encode()).hexdigest()[:16]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.address!r})"
+        return f"{type(self).__name__}({masked(self.address)!r})"
 
-    @property
-    def fingerprint(self) -> str:
-        """A hash of what answers and how it is asked; not of keys."""
-        who = self.identity or self.address
-        facts = json.dumps([self.kind, who, self._options], sort_keys=True, default=str)
-        return hashlib.sha256(facts.encode()).hexdigest()[:16]
+    def unlock(self) -> None:
+        """Read keys, and what else the environment says; nothing is sent."""
+        if self.token:
+            value = from_environment(self.token, self.kind)
+            self.headers = {"Authorization": f"Bearer {value}"}
 
     def prepare(self, get: Get) -> None:
-        """Read what the service says of itself, and credentials; nothing is spent."""
+        """Read what the service says of itself, which costs nothing."""
 
     def settle(self, worked: bool) -> None:
         """The first call in the format that is tried worked, or it did not: take the other."""
@@ -178,19 +187,23 @@ class Service:
         """The request as it is sent now; signatures are not valid for long."""
         return call
 
+    def judge(self, response: Response) -> None:
+        """Raise `Failure` if the status is not that of an answer."""
+        check_status(response, self.success, self.retry)
+
     def replies(self, response: Response, count: int) -> list[Reply]:
         """Replies to ``count`` images; raises `Failure` if there are none."""
         raise NotImplementedError
 
     def extracted(self, response: Response, count: int) -> list[Reply]:
         """Replies to ``count`` images, checked: finite numbers, and one for each image."""
-        check_status(response, self.success, self.retry)
+        self.judge(response)
         try:
             replies = self.replies(response, count)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
             replies = None  # the exception may quote the body
         if replies is None:
-            said = line(response.content[:400].decode(errors="replace"), 80)
+            said = line(response.content[:4000].decode(errors="replace"), 80)
             raise Failure("nonsense", f"it answered what is not in its format: {said}")
         if len(replies) != count:
             raise Failure("nonsense", f"it answered {len(replies)} rows for {count} images")
@@ -227,7 +240,7 @@ def check_status(
 
 def spoken(response: Response) -> str:
     """What an error of a service says, in a short line."""
-    text = response.content[:2000].decode(errors="replace")
+    text = response.content[:4000].decode(errors="replace")
     try:
         said = json.loads(response.content)
     except (ValueError, RecursionError):

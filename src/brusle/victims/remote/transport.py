@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import zlib
 from collections.abc import AsyncIterator, Callable
 from http.cookiejar import DefaultCookiePolicy
@@ -14,7 +15,7 @@ import httpx
 from brusle.errors import first_line
 from brusle.version import __version__
 from brusle.victims.remote.authorisation import is_loopback, origin
-from brusle.victims.remote.masking import line
+from brusle.victims.remote.masking import Masking, line
 from brusle.victims.remote.service import Call, Failure, Response
 
 MOST_BYTES = 32 * 2**20
@@ -30,6 +31,8 @@ _NOTHING_SENT = (
     httpx.InvalidURL,
 )
 Leaving = Callable[[], None]
+for _logger in ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.proxy"):
+    logging.getLogger(_logger).addFilter(Masking())
 
 
 class Transport:
@@ -41,11 +44,9 @@ class Transport:
 
     Args:
         url: of the service.
-        most_bytes: most bytes of a response.
     """
 
-    def __init__(self, url: str, most_bytes: int = MOST_BYTES) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, url: str) -> None:
         self._client = httpx.AsyncClient(
             timeout=None,  # each call has one time limit for the whole of it
             limits=httpx.Limits(max_connections=None, keepalive_expiry=_IDLE),
@@ -116,10 +117,10 @@ class Transport:
         decode = _decoder(encoding)
         body = bytearray()
         async for chunk in chunks:
-            body += decode(chunk, self._most_bytes + 1 - len(body))
-            if len(body) > self._most_bytes:
-                most = self._most_bytes / 2**20
-                raise Failure("nonsense", f"its answer is longer than {most:g} MB")
+            body += decode(chunk, MOST_BYTES + 1 - len(body))
+            if len(body) > MOST_BYTES:
+                limit = MOST_BYTES / 2**20
+                raise Failure("nonsense", f"its answer is longer than {limit:g} MB")
         return bytes(body)
 
 

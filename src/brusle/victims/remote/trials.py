@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from brusle.replies import Reply
@@ -33,8 +34,10 @@ class Trial:
     error: str = ""
 
 
-def trial(call: Call, response: Response | None, reply: Reply) -> Trial:
-    """One call as texts."""
+def trial(
+    call: Call, response: Response | None, reply: Reply, classes: Sequence[str] | None = None
+) -> Trial:
+    """One call as texts; ``classes`` are what scores without labels are of."""
     request = [
         f"{call.method} {masked(call.url)}",
         *_headers(call.headers),
@@ -49,11 +52,10 @@ def trial(call: Call, response: Response | None, reply: Reply) -> Trial:
             "",
             _body(response.content),
         ]
-    return Trial("\n".join(request), "\n".join(answer), _extracted(reply), reply.error)
+    return Trial("\n".join(request), "\n".join(answer), _extracted(reply, classes), reply.error)
 
 
-def _headers(headers: object) -> list[str]:
-    assert hasattr(headers, "items")
+def _headers(headers: Mapping[str, str]) -> list[str]:
     return [
         shown(f"{name}: {'***' if is_telling(name) else masked(value)}")
         for name, value in headers.items()
@@ -73,21 +75,22 @@ def _body(content: bytes) -> str:
 
 
 def _short(text: str) -> str:
+    text = masked(text)  # before a key is cut into one that is not known
     text = _LETTERS.sub(lambda found: f"{found[0][:24]}...({len(found[0]):,} letters)", text)
-    text = masked(_NUMBERS.sub(r"\1...", text))
+    text = _NUMBERS.sub(r"\1...", text)
     lines = [shown(part) for part in text.splitlines()]
     whole = "\n".join(lines)
     return whole if len(whole) <= _MOST else whole[:_MOST] + "..."
 
 
-def _extracted(reply: Reply) -> str:
+def _extracted(reply: Reply, classes: Sequence[str] | None) -> str:
     if reply.error:
         return f"no answer: {masked(reply.error)}"
     order = (-reply.scores).argsort(kind="stable")
-    names = reply.titles or reply.labels
+    names = dict(enumerate(reply.titles or reply.labels or classes or ()))
     lines = [
-        f"{float(reply.scores[at]):.6g}  {shown(names[at]) if names else f'class {at}'}"
-        for at in order[:_LABELS]
+        f"{float(reply.scores[at]):.6g}  {shown(names.get(at, f'class {at}'))}"
+        for at in order[:_LABELS].tolist()
     ]
     if len(order) > _LABELS:
         lines.append(f"... {len(order)} in all")

@@ -93,6 +93,8 @@ class Hostile:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if not self.thread.is_alive():
+            return
         asyncio.run_coroutine_threadsafe(self._stop(), self.loop).result(5)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join(5)
@@ -116,7 +118,7 @@ class Hostile:
         try:
             while await self._exchange(reader, writer):
                 pass
-        except (ConnectionError, asyncio.IncompleteReadError):
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
             writer.close()
