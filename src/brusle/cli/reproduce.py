@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -13,6 +13,7 @@ from brusle.cli.options import (
     engine_options,
     number_or_all,
     retry_option,
+    terms_options,
     timeout_option,
 )
 from brusle.cli.output import json_option, print_json
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from brusle.evaluation.paper.jobs import Job
     from brusle.evaluation.paper.reproduce import Reproduction
     from brusle.evaluation.record import Setting
-    from brusle.report.reproduction import Block
+    from brusle.report.blocks import Block
     from brusle.session import Progress
+    from brusle.terms import Terms
 
 
 @click.command()
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
 @click.option("--batch-size", type=click.IntRange(min=1), help="Most images per model call.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
 @timeout_option
+@terms_options
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -74,6 +77,7 @@ def command(
     preset: str,
     device: str,
     timeout: float | None,
+    terms: Terms,
     batch_size: int | None,
     workers: int | None,
     address: str | None,
@@ -88,7 +92,9 @@ def command(
     PRESET is one of `brusle list presets`. Without options it is as large as in the paper; --limit
     and --queries make it smaller. Where the paper's model is not to be had, a bundled one stands
     in for it, and the output says so. Where the paper has a figure and no table, what its text
-    claims is checked: each claim is held, within noise or contradicted.
+    claims is checked: each claim is held, within noise or contradicted. Where the paper attacks a
+    web service, one on this machine stands in for it, unless --victim names the service itself,
+    which is then asked on the terms that you give (--rate, --price, --budget, ...).
 
     The folder gets reproduction.json, reproduction.md and reproduction.png, and a run folder for
     each model, which `brusle status`, `verify` and `export` read.
@@ -109,6 +115,7 @@ def command(
             out=out,
             device=device,
             timeout=timeout,
+            terms=terms,
             batch_size=batch_size,
             engine=engine(workers, address),
             retry_errors=retry_errors,
@@ -189,8 +196,8 @@ def _table(block: Block) -> Table:
 
     table = plain_table()
     for at, header in enumerate(block.headers):
-        words = block.worded and at == 0
-        table.add_column(_lines(header), justify="left" if words else "right", no_wrap=True)
+        justify: Literal["left", "right"] = "left" if at < block.worded else "right"
+        table.add_column(_lines(header), justify=justify, no_wrap=True)
     groups = [row[0] for row in block.rows]
     several = len(set(groups)) < len(groups)
     for at, row in enumerate(block.rows):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -114,6 +114,22 @@ class Source:
         """Read the images in ``rows``, and only these."""
         names = tuple(self.names[row] for row in rows)
         return Dataset(self.name, self.read(rows), self.labels[list(rows)], self.classes, names)
+
+    def relabelled(self, labels: Mapping[str, int], classes: Sequence[str]) -> Source:
+        """The images that ``labels`` names, with these labels of ``classes`` instead of their own.
+
+        Raises:
+            DataError: there is none of them.
+        """
+        own = [row for row, name in enumerate(self.names) if name in labels]
+        names = tuple(self.names[row] for row in own)
+        return Source(
+            self.name,
+            torch.tensor([labels[name] for name in names], dtype=torch.int64),
+            tuple(classes),
+            names,
+            lambda rows: self.read([own[row] for row in rows]),
+        )
 
 
 def remembering(source: Source, most: int = KEPT) -> Source:

@@ -151,6 +151,9 @@ class About(_Stored):
         traits: what data sets need to know of the victim.
         shape: channels, height and width of an image.
         classes: what the data call the classes; empty if they have no names.
+        labels_from: whose word the labels of the images are. The victim's are those of its answers
+            to the clean images (`brusle.evaluation.running.listed_targets`), and so are
+            ``classes``.
         vocabulary: what the victim calls its labels, where their number grew while it was asked:
             the classes of the data, then the others as they were met; empty of other victims.
         randomised: whether the victim says that its answers vary.
@@ -169,6 +172,7 @@ class About(_Stored):
     traits: StoredTraits = StoredTraits()
     shape: Shape
     classes: tuple[str, ...]
+    labels_from: Literal["data", "victim"] = "data"
     vocabulary: tuple[str, ...] = ()
     randomised: bool
     notes: tuple[str, ...] = ()

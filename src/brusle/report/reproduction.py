@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from brusle.evaluation.paper.cells import Cell
 from brusle.evaluation.paper.claims import CheckedClaim, ClaimVerdict
 from brusle.evaluation.paper.reproduce import Outcome, Reproduction
+from brusle.report import album
+from brusle.report.album_picture import album_picture
+from brusle.report.blocks import Block
 from brusle.report.curves import COLOURS
 from brusle.report.markdown import plain
 from brusle.report.plots import plot_text, save_figure
@@ -33,26 +35,14 @@ _METRICS = {
     "asr": "attack success rate",
     "accuracy": "accuracy under attack",
     "mean sparsity": "mean share of changed pixels",
+    "queries to success": "queries to success",
 }
-
-
-@dataclass(frozen=True)
-class Block:
-    """A table of strings; rows that begin alike belong together.
-
-    Attributes:
-        headers: of the columns.
-        rows: the strings.
-        worded: the first column has words, the others have numbers.
-    """
-
-    headers: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    worded: bool = False
 
 
 def introduction(done: Reproduction) -> str:
     """What a reader needs before the tables."""
+    if any(outcome.album for outcome in done.outcomes):
+        return album.LEGEND
     if done.preset.place is None:
         return LEGEND
     return f"In the paper: {done.preset.place}. It has no table of this. {LEGEND} {CLAIMS}"
@@ -103,16 +93,34 @@ def claims(outcome: Outcome) -> Block:
         )
         for claim in outcome.claims
     )
-    return Block(("the paper says", "pixels", "queries", "ours", "verdict"), rows, worded=True)
+    return Block(("the paper says", "pixels", "queries", "ours", "verdict"), rows, worded=1)
 
 
 def all_blocks(outcome: Outcome) -> list[Block]:
     """The tables of a part and, if the paper's text claims something, what became of that."""
+    if outcome.album is not None:
+        return album.album_blocks(outcome.album)
     return [*blocks(outcome), claims(outcome)] if outcome.claims else blocks(outcome)
 
 
 def notes(outcome: Outcome) -> list[str]:
     """What a reader of the numbers should know."""
+    said = _about_levels(outcome)
+    if outcome.album is not None:
+        said = album.album_notes(outcome.album, outcome)
+    if outcome.claims:
+        verdicts = [claim.verdict for claim in outcome.claims]
+        counts = (f"{verdicts.count(verdict)} {verdict}" for verdict in get_args(ClaimVerdict))
+        said.append(f"claims of the paper's text: {', '.join(counts)}")
+    if outcome.errors:
+        said.append(
+            f"{outcome.errors} results cannot be counted (victim failed, or a success did not "
+            f"pass verification)"
+        )
+    return said
+
+
+def _about_levels(outcome: Outcome) -> list[str]:
     part, whole, agreement = outcome.job.part, outcome.whole, outcome.agreement
     pairs = ""
     if part.goal == "targeted":
@@ -129,15 +137,6 @@ def notes(outcome: Outcome) -> list[str]:
         said[-1] += (
             f"; the order of the lines should not: the paper's strongest is the strongest here in "
             f"{agreement.hits} of {agreement.count} places"
-        )
-    if outcome.claims:
-        verdicts = [claim.verdict for claim in outcome.claims]
-        counts = (f"{verdicts.count(verdict)} {verdict}" for verdict in get_args(ClaimVerdict))
-        said.append(f"claims of the paper's text: {', '.join(counts)}")
-    if outcome.errors:
-        said.append(
-            f"{outcome.errors} results cannot be counted (victim failed, or a success did not "
-            f"pass verification)"
         )
     return said
 
@@ -161,8 +160,12 @@ def picture(done: Reproduction, path: str | Path) -> bool:
     """Draw our numbers against the paper's; False if there are none to compare.
 
     Where the paper has a figure and no table, our numbers are drawn as a figure instead: over the
-    pixels, or over the queries if there is one budget.
+    pixels, or over the queries if there is one budget. Of single photographs, these are drawn.
     """
+    for outcome in done.outcomes:
+        if outcome.album is not None and outcome.album.photographs:
+            album_picture(outcome.album, done.preset.name, outcome.job.victim, path)
+            return True
     # matplotlib takes half a second to import, and only this needs it
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

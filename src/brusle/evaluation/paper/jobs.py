@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from brusle.data.stored import cache_dir
 from brusle.errors import InputError
 from brusle.evaluation.paper.presets import Part, Preset
+from brusle.evaluation.paper.stand_in import name_of, quickest, stand_in
 from brusle.evaluation.running.plan import Plan
 from brusle.evaluation.running.victim import VictimSpec
+from brusle.terms import Terms
 from brusle.version import RESULTS
 from brusle.victim import Victim
 from brusle.victims import known_victims
@@ -29,21 +32,33 @@ class Job:
         victim: name of the victim.
         data: name of the data.
         note: what the victim is beside the paper's model.
+        served: name of the model behind the service that stands in; None if there is none.
     """
 
     part: Part
     victim: str
     data: str
     note: str
+    served: str | None = None
 
     @property
     def plans(self) -> tuple[Plan, ...]:
         """What it runs."""
         return self.part.plans(self.victim, self.data)
 
-    def open(self, device: str, timeout: float | None = None) -> Victim:
-        """The victim, behind its defences."""
-        return VictimSpec(self.victim, device, self.part.defences, timeout).open()
+    @contextmanager
+    def opened(
+        self, device: str, timeout: float | None = None, terms: Terms | None = None
+    ) -> Iterator[Victim]:
+        """The victim, behind its defences; a service that stands in lasts as long as the block."""
+        spec = VictimSpec(self.victim, device, self.part.defences, timeout, terms)
+        if self.served is None or self.part.service is None:
+            yield spec.open()
+            return
+        model = replace(spec, victim=self.served, terms=None).open()
+        asked = replace(spec, defences=())
+        with stand_in(model, self.part.service, self.victim, asked) as victim:
+            yield victim
 
 
 def jobs(
@@ -62,8 +77,6 @@ def jobs(
         data: likewise.
         **scale: arguments of `Part.scaled`.
     """
-    if wanted.refused is not None:
-        raise InputError(f"{wanted.name} cannot be run: {wanted.refused}")
     parts, left_out = _parts(wanted, victim, part)
     source = data or _default_data(wanted)
     todo: list[Job] = []
@@ -110,12 +123,23 @@ def _job(part: Part, victim: str | None, data: str) -> Job:
         note = f"{victim}{part.behind}, as asked, in the place of the paper's {part.model}"
         return Job(part, victim, data, note)
     assert part.victim is not None  # `jobs` has left the others out
+    if part.service is not None:
+        return _served_job(part, part.service, quickest(part.victim), data)
     about = known_victims().get(part.victim)
     note = (
         f"the paper's {part.model} is not here; stand-in {part.victim}"
         f"{f' ({about})' if about else ''}{part.behind}. If you have it: {_own(part)}"
     )
     return Job(part, part.victim, data, note)
+
+
+def _served_job(part: Part, service: str, model: str, data: str) -> Job:
+    note = (
+        f"the paper's {part.model} is not asked; stand-in {model} behind a server on this machine "
+        f"that answers as it does, with lists of labels and their confidences. If you may test the "
+        f"service itself: {_own(part)} --i-am-authorised, with --rate, --price and --budget"
+    )
+    return Job(part, name_of(service, model), data, note, model)
 
 
 def _own(part: Part) -> str:
@@ -128,7 +152,8 @@ def _default_data(wanted: Preset) -> str:
         return "cifar10:test" if (cache_dir() / "cifar10").is_dir() else "sample"
     if wanted.dataset == "STL-10":
         return "stl10:test"
+    photographs = wanted.dataset.removesuffix(" photographs")
     raise InputError(
-        f"{wanted.name} needs {wanted.dataset} photographs, which brusle has not: give --data "
+        f"{wanted.name} needs {photographs} photographs, which brusle has not: give --data "
         f"imagenet:DIR (class folders, or a labels.csv)"
     )

@@ -23,7 +23,7 @@ from brusle.evaluation.running.plan import Plan
 from brusle.evaluation.storing.manifest import Targets
 from brusle.names import hint
 
-Metric = Literal["asr", "accuracy", "mean sparsity"]
+Metric = Literal["asr", "accuracy", "mean sparsity", "queries to success"]
 Order = Literal["above", "level", "zero"]
 FEW_TARGETS = 3
 OVER_SEEDS = ("min", "mean", "max", "std")
@@ -100,6 +100,9 @@ class Part(BaseModel):
         name: what the part is called.
         model: the paper's model.
         victim: what stands in for it; None if nothing can.
+        service: the model is behind a service of this format, one of `brusle.serving.FORMATS`, and
+            so is what stands in for it. Labels and targets are the service's own; the table is
+            about single photographs. None of other models.
         own: how the paper's own model would be named, for people who have it.
         defences: defences before the victim, the innermost first.
         goal: targeted or untargeted.
@@ -118,6 +121,7 @@ class Part(BaseModel):
     name: str
     model: str
     victim: str | None = None
+    service: Literal["google-vision"] | None = None
     own: str
     defences: tuple[str, ...] = ()
     goal: GoalName
@@ -138,6 +142,14 @@ class Part(BaseModel):
             raise ValueError(f"claims about {sorted(named - titles)}: the lines are {titles}")
         if self.claims and (self.metric != "asr" or len(self.seeds) > 1):
             raise ValueError("claims are about success rates of one seed")
+        return self
+
+    @model_validator(mode="after")
+    def _photographs_of_services(self) -> Part:
+        if (self.service is not None) != (self.metric == "queries to success"):
+            raise ValueError("queries to success are those of a service, and of a service they are")
+        if self.service is not None and len(self.seeds) * len(self.marks) > 1:
+            raise ValueError("photographs are attacked with one seed, and read at the limit")
         return self
 
     @property
@@ -236,7 +248,6 @@ class Preset(BaseModel):
         summary: a line about it.
         dataset: as the paper calls it.
         parts: one for each model.
-        refused: why it cannot be run; None if it can.
         place: where in the paper it stands; None for a table.
         numbers: a table that has numbers of some of its lines, from the same images and targets;
             None for a table, whose numbers are its own, and where there is none.
@@ -247,8 +258,7 @@ class Preset(BaseModel):
     name: str
     summary: str
     dataset: str
-    parts: tuple[Part, ...] = ()
-    refused: str | None = None
+    parts: Annotated[tuple[Part, ...], Field(min_length=1)]
     place: str | None = None
     numbers: str | None = None
 
@@ -265,8 +275,6 @@ class Preset(BaseModel):
             unknown = {part.model for part in self.parts} - set(about.models)
             if about.dataset != self.dataset or unknown:
                 raise ValueError(f"{self.table} is about {about.models} on {about.dataset}")
-        if bool(self.parts) == (self.refused is not None):
-            raise ValueError(f"{self.name} must have parts, or a reason for having none")
         if self.place is not None and not all(part.claims for part in self.parts):
             raise ValueError(f"{self.name} has no numbers, so every part must have claims")
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,19 @@ from typing import Any
 from brusle.evaluation.paper.cells import Cell, cells
 from brusle.evaluation.paper.claims import CheckedClaim, check_claims
 from brusle.evaluation.paper.jobs import Job, default_folder, jobs
+from brusle.evaluation.paper.photographs import Album
 from brusle.evaluation.paper.presets import Part, Preset, preset
 from brusle.evaluation.paper.rows import PartRows
+from brusle.evaluation.running.journalling import continuing
+from brusle.evaluation.running.listed_targets import Listed, choose_listed
 from brusle.evaluation.running.pairs import choose
 from brusle.evaluation.running.plan import Plan
 from brusle.evaluation.running.runner import run_plan
 from brusle.evaluation.statistics.rates import Rate
 from brusle.evaluation.storing.manifest import Manifest, Targets
 from brusle.files import write_text
+from brusle.search import Attack
+from brusle.terms import Terms
 from brusle.version import __version__
 from brusle.victim import Victim
 
@@ -32,7 +38,7 @@ class Outcome:
 
     Attributes:
         job: what was run.
-        images: how many images, all classified correctly.
+        images: how many images, all classified correctly; of a service, all in its own words.
         whole: the part as the paper has it.
         pairs: how many attacks that is for each line of the table.
         digest: of the images and targets.
@@ -40,6 +46,7 @@ class Outcome:
         claims: what becomes of the claims of the paper's text.
         errors: results that cannot be counted.
         resumed: attacks that were stored before and not run again.
+        album: the photographs, of a part that is about single ones and has no cells; else None.
     """
 
     job: Job
@@ -51,6 +58,7 @@ class Outcome:
     claims: tuple[CheckedClaim, ...]
     errors: int
     resumed: int
+    album: Album | None = None
 
     @property
     def agreement(self) -> Rate:
@@ -89,6 +97,7 @@ class Outcome:
             "plans": [plan.model_dump(mode="json") for plan in self.job.plans],
             "numbers": [cell.as_dict() for cell in self.cells],
             "claims": [claim.as_dict() for claim in self.claims],
+            **({} if self.album is None else self.album.as_dict()),
         }
 
 
@@ -129,7 +138,7 @@ class Reproduction:
 
 
 def reproduce(
-    name: str,
+    name: str | Preset,
     *,
     victim: str | None = None,
     part: str | None = None,
@@ -141,13 +150,14 @@ def reproduce(
     targets: Targets | None = None,
     out: str | Path | None = None,
     device: str = "auto",
+    terms: Terms | None = None,
     on_part: Callable[[Job], None] | None = None,
     **options: Any,
 ) -> Reproduction:
     """Run a preset and compare its numbers with the paper's.
 
     Args:
-        name: a preset, which is called like its table in the paper.
+        name: a preset, which is called like its table in the paper, or one of your own.
         victim: instead of the stand-ins; then one part runs, the first or the one named.
         part: run this part only.
         data: instead of the default data.
@@ -160,32 +170,59 @@ def reproduce(
         out: a folder; what it holds already is not run again. None is ``runs/`` with a name that
             follows from the plan and the weights.
         device: where the victim runs.
+        terms: on which terms a service is asked.
         on_part: called before each part.
         **options: further arguments of `brusle.evaluate`, such as ``batch_size``.
     """
     began = time.monotonic()
-    wanted = preset(name)
+    wanted = preset(name) if isinstance(name, str) else name
     scale = {"limit": limit, "queries": queries, "pixels": pixels, "seed": seed, "targets": targets}
     todo, left_out = jobs(wanted, victim, part, data, **scale)
-    models = [job.open(device, options.get("timeout")) for job in todo]
-    folder = default_folder(wanted, todo, models) if out is None else Path(out)
-    outcomes = []
-    for job, model in zip(todo, models, strict=True):
-        if on_part is not None:
-            on_part(job)
-        outcomes.append(_run(wanted, job, model, folder, device, options))
+    with ExitStack() as stack:
+        opened = [job.opened(device, options.get("timeout"), terms) for job in todo]
+        models = [stack.enter_context(one) for one in opened]
+        folder = default_folder(wanted, todo, models) if out is None else Path(out)
+        outcomes = []
+        for job, model in zip(todo, models, strict=True):
+            if on_part is not None:
+                on_part(job)
+            how = options | {"device": device, "terms": terms}
+            outcomes.append(_run(wanted, job, model, folder / job.part.name, how))
     done = Reproduction(wanted, tuple(outcomes), left_out, folder, time.monotonic() - began)
     write_text(folder / FILE, json.dumps(done.as_dict(), indent=2) + "\n")
     return done
 
 
-def _run(
-    wanted: Preset, job: Job, model: Victim, folder: Path, device: str, options: dict[str, Any]
-) -> Outcome:
+def _run(wanted: Preset, job: Job, model: Victim, folder: Path, options: dict[str, Any]) -> Outcome:
     """Choose images and targets for a part, attack them, and read the table from the rows."""
     part = job.part
     attacks = [a for plan in job.plans for a in plan.attacks_on(model)[part.goal]]
-    manifest = choose(
+    listed = None if part.service is None else _listed(job, model, folder, options)
+    manifest = _chosen(job, model, attacks, options) if listed is None else listed.manifest
+    # the numbers of a service's labels are those of the victim that was asked for them
+    plan = _plan(job, job.victim if listed is None else model, manifest, attacks)
+    run = run_plan(plan, folder, **options)
+    rows, (_, height, width) = PartRows.of(part, run), run.shape
+    return Outcome(
+        job,
+        images=len(manifest.entries),
+        whole=wanted.part(part.name),
+        pairs=manifest.pairs if part.goal == "targeted" else len(manifest.entries),
+        digest=manifest.digest,
+        cells=tuple(cells(wanted, rows, height * width)) if listed is None else (),
+        claims=tuple(check_claims(rows)),
+        errors=run.errors,
+        resumed=run.resumed,
+        album=None if listed is None else Album.of(wanted, rows, run, listed),
+    )
+
+
+def _chosen(
+    job: Job, model: Victim, attacks: Sequence[Attack], options: dict[str, Any]
+) -> Manifest:
+    """Images that the victim classifies correctly, with random targets."""
+    part = job.part
+    return choose(
         job.data,
         model,
         images=part.images,
@@ -194,26 +231,25 @@ def _run(
         batch_size=options.get("batch_size"),
         with_starts=any(attack.wants_start(part.goal == "targeted") for attack in attacks),
     )
-    plan = _plan(job, manifest, attacks)
-    run = run_plan(plan, folder / part.name, device=device, **options)
-    rows, (_, height, width) = PartRows.of(part, run), run.shape
-    return Outcome(
-        job,
-        images=len(manifest.entries),
-        whole=wanted.part(part.name),
-        pairs=manifest.pairs if part.goal == "targeted" else len(manifest.entries),
-        digest=manifest.digest,
-        cells=tuple(cells(wanted, rows, height * width)),
-        claims=tuple(check_claims(rows)),
-        errors=run.errors,
-        resumed=run.resumed,
-    )
 
 
-def _plan(job: Job, manifest: Manifest, attacks: Sequence[Any]) -> Plan:
+def _listed(job: Job, model: Victim, folder: Path, options: dict[str, Any]) -> Listed:
+    """Photographs with labels and targets in the service's words, which the journal keeps."""
+    with continuing(model, folder) as asked:
+        return choose_listed(
+            job.data,
+            asked,
+            images=job.part.images,
+            targets=job.part.targets,
+            seed=job.part.seeds[0],
+            batch_size=options.get("batch_size"),
+        )
+
+
+def _plan(job: Job, victim: Any, manifest: Manifest, attacks: Sequence[Attack]) -> Plan:
     """All plans of a job as one, with the images that were chosen."""
     values = {
-        "victim": job.victim,
+        "victim": victim,
         "defences": job.part.defences,
         "data": job.data,
         "pairs": manifest,

@@ -62,6 +62,7 @@ def _about(plan: Plan, victim: Victim, attacks: Sequence[Attack], workload: Work
         traits=StoredTraits.of(victim),
         shape=workload.shape,
         classes=tuple(map(str, workload.source.classes)),
+        labels_from="victim" if workload.manifest.vocabulary else "data",
         randomised=bool(traits(victim).randomised),
         notes=tuple(dict.fromkeys([*notes, *notes_on_weights(weights)])),
         sessions=(session,),
@@ -74,6 +75,7 @@ def _continued(before: About, now: About) -> About:
         "victim": (before.defended_victim, now.defended_victim),
         "weights": (before.weights, now.weights),
         "data": (before.data, now.data),
+        "labels from": (before.labels_from, now.labels_from),
     }
     if before.results != now.results:
         raise DataError(

@@ -59,8 +59,29 @@ def journalled(
         recording.close()
 
 
+@contextmanager
+def continuing(victim: Victim, folder: Path) -> Iterator[Victim]:
+    """``victim`` for questions before a session of the run in ``folder``.
+
+    Labels have the numbers that the run gave them, and what is asked of a service is in its
+    journal: the session does not ask for it again.
+    """
+    with Store.write(folder) as store:
+        about, vocabulary = store.about(), traits(victim).vocabulary
+        if about is not None and vocabulary is not None:
+            vocabulary.begin(about.vocabulary)
+        if terms_of(victim) is None:
+            yield victim
+            return
+        recording = recorded(victim, folder)
+        try:
+            yield recording
+        finally:
+            recording.close()
+
+
 def share_vocabulary(victim: Victim, store: Store, source: Source) -> None:
-    """Number the labels that a victim names: those of the data first, then as the run met them."""
+    """Number the labels that a victim names as the run did: those of the data first."""
     vocabulary = traits(victim).vocabulary
     if vocabulary is None:
         return
@@ -70,8 +91,8 @@ def share_vocabulary(victim: Victim, store: Store, source: Source) -> None:
             f"with class names (folders, or class_name in labels.csv)"
         )
     about = store.about()
-    known = about.vocabulary if about is not None else ()
-    vocabulary.begin(known or tuple(source.classes))
+    for names in (about.vocabulary if about is not None else (), source.classes):
+        vocabulary.begin(names)
 
 
 def note_vocabulary(store: Store, vocabulary: Vocabulary) -> None:

@@ -63,7 +63,7 @@ def choose(
         raise InputError(f"images is {images}: it must be at least 1")
     model = None if victim is None else as_victim(victim, device)
     source = remembering(as_source(data, model))
-    candidates = _Candidates(source, model, seed, batch_size)
+    candidates = Candidates(source, model, seed, batch_size)
     rows = candidates.in_turn(images or len(source))
     if candidates.failure and not candidates.queries:
         raise VictimError(f"no image of {source.name} could be classified: {candidates.failure}")
@@ -98,7 +98,7 @@ def drawn(
         for row, image in zip(part, images, strict=True):
             label = int(source.labels[row])
             others = [c for c in classes if c != label]
-            mine = _targets(image, others, targets, seed)
+            mine = draw_targets(image, others, targets, seed)
             entries.append(ManifestImage(source.names[row], label, image_hash(image), mine))
         yield entries, images
 
@@ -109,7 +109,9 @@ def number_of_classes(source: Source, victim: Victim | None = None) -> int:
     return len(named or source.classes) or int(source.labels.max()) + 1
 
 
-def _targets(image: Tensor, others: Sequence[int], targets: Targets, seed: int) -> tuple[int, ...]:
+def draw_targets(
+    image: Tensor, others: Sequence[int], targets: Targets, seed: int
+) -> tuple[int, ...]:
     """Some of the other classes, a function of these, seed and image alone."""
     if targets == 0:
         return ()
@@ -120,13 +122,13 @@ def _targets(image: Tensor, others: Sequence[int], targets: Targets, seed: int) 
             f"targets is {targets!r}: give 'all' or a number from 1 to {len(others)}, the other "
             f"classes that an image has"
         )
-    order = _shuffled(
+    order = shuffled(
         len(others), seed, rng.content_id(image.numpy().tobytes()), Purpose.TARGET_ORDER
     )
     return tuple(others[at] for at in order[:targets])
 
 
-class _Candidates:
+class Candidates:
     """Images that may be chosen, and the victim that is asked for them.
 
     Attributes:
@@ -152,10 +154,10 @@ class _Candidates:
         """Rows as `choose` says."""
         labels, seed = self._source.labels.tolist(), self._seed
         queues: dict[int, deque[int]] = {}
-        for row in _shuffled(len(labels), seed, 0, Purpose.IMAGE_ORDER):
+        for row in shuffled(len(labels), seed, 0, Purpose.IMAGE_ORDER):
             queues.setdefault(labels[row], deque()).append(row)
         present = sorted(queues)
-        turn = [present[at] for at in _shuffled(len(present), seed, 0, Purpose.CLASS_ORDER)]
+        turn = [present[at] for at in shuffled(len(present), seed, 0, Purpose.CLASS_ORDER)]
         chosen: list[int] = []
         have = dict.fromkeys(turn, 0)
         while len(chosen) < images and any(queues.values()):
@@ -178,7 +180,7 @@ class _Candidates:
         return right
 
 
-def _shuffled(count: int, seed: int, identity: int, purpose: Purpose) -> list[int]:
+def shuffled(count: int, seed: int, identity: int, purpose: Purpose) -> list[int]:
     """A random order of ``count`` things."""
     stream = rng.streams(seed, torch.tensor([identity]))
     order: list[int] = rng.bits(stream, 0, purpose, count)[0].sort(stable=True).indices.tolist()

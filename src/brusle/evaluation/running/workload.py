@@ -89,7 +89,7 @@ class Workload:
     @classmethod
     def of_manifest(cls, manifest: Manifest, source: Source) -> Workload:
         """Read every image once, to see that it is the right one and that it can be attacked."""
-        source = remembering(source)
+        source = remembering(manifest.labelling(source))
         originals = Originals(source, manifest.known)
         size = originals.take([manifest.entries[0].name]).nbytes
         parts = in_parts(manifest.entries, size)

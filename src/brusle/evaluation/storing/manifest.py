@@ -60,6 +60,8 @@ class Manifest:
         classes: number of classes that targets were drawn from.
         queries: clean queries that the choice took.
         entries: the images.
+        vocabulary: names of the labels, where they are the victim's own words for the images and
+            not the data's (`brusle.evaluation.running.listed_targets`); else empty.
     """
 
     data: str
@@ -68,6 +70,7 @@ class Manifest:
     classes: int
     queries: int
     entries: tuple[ManifestImage, ...]
+    vocabulary: tuple[str, ...] = ()
 
     @property
     def pairs(self) -> int:
@@ -77,8 +80,14 @@ class Manifest:
     @property
     def digest(self) -> str:
         """A short hash of the images and targets: the same for the same evaluation set."""
-        entries = json.dumps([(e.sha256, e.label, e.targets) for e in self.entries])
+        entries = json.dumps([(e.sha256, *self._meant(e)) for e in self.entries])
         return hashlib.sha256(entries.encode()).hexdigest()[:16]
+
+    def _meant(self, entry: ManifestImage) -> tuple[Any, tuple[Any, ...]]:
+        """Label and targets; by name where numbers only say in which order names were met."""
+        if not self.vocabulary:
+            return entry.label, entry.targets
+        return self.vocabulary[entry.label], tuple(self.vocabulary[t] for t in entry.targets)
 
     def write(self, path: str | Path) -> None:
         """Write the manifest as JSON."""
@@ -115,13 +124,19 @@ class Manifest:
             raise ValueError("two images have the same name")
         for entry in self.entries:
             for number in (entry.label, *entry.targets):
-                if not 0 <= number < MOST_CLASSES:
+                if not 0 <= number < (len(self.vocabulary) or MOST_CLASSES):
                     raise ValueError(f"image {brief(entry.name)} has class {brief(number)}")
 
     @property
     def known(self) -> dict[str, tuple[int, str]]:
         """Label and hash of each image, by name."""
         return {entry.name: (entry.label, entry.sha256) for entry in self.entries}
+
+    def labelling(self, source: Source) -> Source:
+        """``source`` with the labels of this choice, where they are not the data's own."""
+        if not self.vocabulary:
+            return source
+        return source.relabelled({e.name: e.label for e in self.entries}, self.vocabulary)
 
     def dataset(self, victim: Any = None) -> Dataset:
         """Read all images, and check that they are the ones that were chosen.
@@ -130,7 +145,7 @@ class Manifest:
             victim: the one that photographs are framed for.
         """
         require_harmless("the manifest", "data", self.data, risk(self.data))
-        originals = Originals(source(self.data, like=victim), self.known)
+        originals = Originals(self.labelling(source(self.data, like=victim)), self.known)
         labels, names = torch.tensor([e.label for e in self.entries]), tuple(self.known)
         classes = originals.source.classes
         return Dataset(self.data, originals.take(names), labels, classes, names)

@@ -77,7 +77,7 @@ def _from_4(connection: sqlite3.Connection) -> None:
     require_text([*facts, *described])
     news: dict[str, Any] = {"format": "brusle-results-5"}
     if len(facts) > 1:  # something has begun
-        news["vocabulary"] = []
+        news |= {"vocabulary": [], "labels_from": "data"}
     connection.executemany(
         "INSERT OR REPLACE INTO about VALUES (?, ?, ?)",
         [with_checksum(name, json.dumps(value)) for name, value in news.items()],

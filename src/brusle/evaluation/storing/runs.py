@@ -157,7 +157,11 @@ class Run:
         if self._data is None:
             require_harmless("the run", "data", self.data, data_sets.risk(self.data))
         victim = self.framed_for or self.about.traits.traits()
-        return Originals(as_source(data, victim), self.store.images())
+        source, known = as_source(data, victim), self.store.images()
+        if self.about.labels_from == "victim":
+            labels = {name: label for name, (label, _) in known.items()}
+            source = source.relabelled(labels, self.about.classes)
+        return Originals(source, known)
 
     def stored(self, setting: Setting) -> list[Row]:
         """The rows of a setting, in the order of the images."""

@@ -17,13 +17,12 @@ from PIL import Image
 from brusle.data.images import Framing
 from brusle.errors import InputError
 from brusle.replies import Reply
-from brusle.scores import Gives, Output
+from brusle.scores import MISSING, Gives, Missing, Output
 from brusle.trouble import kind_of_code, seconds_asked
 from brusle.victims.options import whole_framing
 from brusle.victims.remote.masking import from_environment, line, masked, without_keys
 
 Images = NDArray[np.float32]  # (n, c, h, w) in [0, 1]
-Missing = float | Literal["floor"]
 _TEXTS = ("error", "message", "detail", "error_message")
 NOT_FINITE = "the victim answered NaN or infinite scores"
 
@@ -119,7 +118,7 @@ class About:
     framing: Framing | None = None
     labelled: bool = False
     aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    missing: Missing = "floor"
+    missing: Missing = MISSING
 
     def of_shape(self, shape: tuple[int, int, int] | None) -> About:
         """The same for images of this shape, or of any."""
