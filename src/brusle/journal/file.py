@@ -1,7 +1,8 @@
 """The file of a journal: many threads write, and one commits for all that wait.
 
-To commit is to wait for the disk. Whoever has its turn commits whatever was handed in by then, so
-that the threads that waited for it need not wait again.
+To commit is to wait for the disk. Whoever has the turn commits whatever was handed in by then; all
+others that wait for that go on together, and one that still waits has the next turn. Reading goes
+by a connection of its own, and waits for nobody who writes.
 """
 
 from __future__ import annotations
@@ -25,10 +26,18 @@ Changes = Sequence[tuple[str, Sequence[tuple[Any, ...]]]]  # statements, each wi
 
 
 class Ticket:
-    """Changes that were handed in; `done` once they are on the disk."""
+    """Changes that were handed in.
+
+    Attributes:
+        changes: the changes.
+        wanted: somebody waits for them.
+        done: they are on the disk.
+        news: set when whoever waits for them should look again.
+    """
 
     def __init__(self, changes: Changes) -> None:
-        self.changes, self.done = changes, False
+        self.changes, self.wanted, self.done = changes, False, False
+        self.news = threading.Event()
 
 
 class JournalFile:
@@ -43,6 +52,7 @@ class JournalFile:
     def __init__(self, path: Path, schema: str, writing: bool) -> None:
         self.name, self._writing = str(path), writing
         self._turn, self._helping = threading.Lock(), threading.Lock()
+        self._reading = threading.Lock()
         self._queue: deque[Ticket] = deque()
         self._failure: DataError | None = None
         self._lock: IO[str] | None = None
@@ -53,13 +63,15 @@ class JournalFile:
             raise DataError(f"there is no journal {path}: give the file of a recorded run")
         try:
             frozen = not writing and database.is_frozen(path)
-            self._connection = database.connect(self.name, frozen)
+            self._connection = self._reader = database.connect(self.name, frozen)
         except DataError:
             self._unlock()
             raise
         try:
             with self.explained():
                 self._prepare(schema)
+            if writing:
+                self._reader = database.connect(self.name)
         except BaseException:
             self.close()
             raise
@@ -72,8 +84,8 @@ class JournalFile:
 
     def select(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """What is found."""
-        with self.explained(), self._turn:
-            return self._connection.execute(query, values).fetchall()
+        with self.explained(), self._reading:
+            return self._reader.execute(query, values).fetchall()
 
     def scan(self, query: str) -> Iterable[tuple[Any, ...]]:
         """What is found, one row after the other, before anybody writes."""
@@ -91,9 +103,18 @@ class JournalFile:
 
     def wait_for(self, ticket: Ticket) -> None:
         """Return when changes are on the disk."""
-        with self._turn:
-            if not ticket.done:
-                self._commit()
+        ticket.wanted = True  # first: who gives the turn away looks for it afterwards
+        while not ticket.done:
+            if self._turn.acquire(blocking=False):
+                try:
+                    if not ticket.done:
+                        self._commit()
+                finally:
+                    self._turn.release()
+                    self._pass_on()
+            else:
+                ticket.news.wait()
+                ticket.news.clear()
 
     def write(self, changes: Changes) -> None:
         """Write now."""
@@ -106,8 +127,10 @@ class JournalFile:
 
     def flush(self) -> None:
         """Return when everything that was handed in is on the disk."""
-        with self._turn:
-            self._commit()
+        if self._failure is not None:
+            raise self._failure
+        with suppress(IndexError):  # nothing is left
+            self.wait_for(self._queue[-1])
 
     def close(self) -> None:
         """Write the rest, and let go of the file."""
@@ -116,8 +139,16 @@ class JournalFile:
                 if self._failure is None:
                     self._commit()
         finally:
+            self._reader.close()
             self._connection.close()
             self._unlock()
+
+    def _pass_on(self) -> None:
+        """Wake somebody who waits for what is not written yet."""
+        for ticket in list(self._queue):
+            if ticket.wanted:
+                ticket.news.set()
+                return
 
     def _help(self) -> None:
         """In a thread of its own: write until nothing is left."""
@@ -147,6 +178,7 @@ class JournalFile:
             raise
         for ticket in tickets:
             ticket.done = True
+            ticket.news.set()
             self._queue.popleft()
 
     def _prepare(self, schema: str) -> None:

@@ -234,7 +234,8 @@ class Recorded:
             with closing(stream(images)) as replies:
                 for at, reply in replies:
                     self._require_width(reply)
-                    fresh |= self.journal.note({names[at]: reply}, wait=False)
+                    last = len(fresh) + 1 == len(names)
+                    fresh |= self.journal.note({names[at]: reply}, wait=last)
                     self._watch.see(images[at : at + 1], fresh[names[at]])
         finally:
             self.journal.flush()  # before anybody sees one

@@ -10,8 +10,12 @@ are the same.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from functools import partial
+
+import torch
 
 from brusle.evaluation.running.engines import Sink, attack
 from brusle.evaluation.running.shards import Shard, ShardSupply
@@ -30,7 +34,7 @@ class Concurrent:
         lanes = LANES * traits(supply.victim).concurrency
         stopped = threading.Event()
         work = partial(_attack, supply, sink, stopped)
-        with ThreadPoolExecutor(lanes, thread_name_prefix="brusle-attack") as pool:
+        with _threads(lanes) as pool:
             running: set[Future[None]] = set()
             try:
                 for shard in supply.shards(1):
@@ -42,6 +46,17 @@ class Concurrent:
             finally:
                 stopped.set()
                 _interrupt(supply.victim, running)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads that compute alone: with helpers of torch's own, each would keep the others waiting."""
+    before = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(count, "brusle-attack", torch.set_num_threads, (1,)) as pool:
+            yield pool
+    finally:
+        torch.set_num_threads(before)
 
 
 def _interrupt(victim: Victim, running: set[Future[None]]) -> None:

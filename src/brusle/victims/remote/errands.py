@@ -24,7 +24,7 @@ from brusle.victims.remote.tries import Booking, Waits, unavailable
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
 SEVERAL = 8  # images that are all refused are the service's trouble; fewer may all be bad ones
-_LARGE = 2**16  # bytes that are not read while others wait
+_LARGE = 2**16  # bytes that are not read or written while others wait
 _NOT_IN_FORMAT = (500, 501)  # what servers answer to a format that they do not know
 
 
@@ -226,7 +226,7 @@ class Errand:
         Raises:
             Failure: several images were refused together; or, where a format is tried, it failed.
         """
-        call = await _aside(self._service.request, batch.images)
+        call = await self._write(batch.images)
         async with self._wire.slots:
             self._wire.calls += 1
             waits = Waits(self._terms, self._wire.calls)
@@ -278,6 +278,11 @@ class Errand:
         refuse_redirect(response, call.url)
         return response
 
+    async def _write(self, images: Images) -> Call:
+        if images.nbytes < _LARGE:
+            return self._service.request(images)
+        return await _aside(self._service.request, images)
+
     async def _read(self, response: Response, count: int) -> list[Reply]:
         if len(response.content) < _LARGE:
             return self._service.extracted(response, count)
@@ -298,7 +303,7 @@ class Errand:
             return seen
 
     async def _look(self, image: Images) -> tuple[Call, Response | None, Reply]:
-        call = await _aside(self._service.request, image)
+        call = await self._write(image)
         response = None
         async with self._wire.slots:
             await self._wire.pacer.turn(1)

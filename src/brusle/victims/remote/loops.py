@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
+_ASIDE = 64  # threads, made as they are needed: most of them wait for the disk, and it for them
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 
@@ -16,6 +18,7 @@ def shared() -> asyncio.AbstractEventLoop:
     with _lock:
         if _loop is None:
             _loop = asyncio.new_event_loop()
+            _loop.set_default_executor(ThreadPoolExecutor(_ASIDE, "brusle-aside"))
             run = _loop.run_forever
             threading.Thread(target=run, name="brusle-remote", daemon=True).start()
         return _loop

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 from urllib.parse import urljoin
@@ -30,7 +30,7 @@ _NOTHING_SENT = (
     httpx.UnsupportedProtocol,
     httpx.InvalidURL,
 )
-Leaving = Callable[[], None]
+Leaving = Callable[[], Awaitable[None]]
 for _logger in ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.proxy"):
     logging.getLogger(_logger).addFilter(Masking())
 
@@ -66,7 +66,7 @@ class Transport:
         Args:
             call: the request.
             seconds: most that it may take, from the connection to the last byte.
-            leaving: called just before the first byte of the request leaves; not at all if no
+            leaving: awaited just before the first byte of the request leaves; not at all if no
                 connection could be had.
         """
         left = _Once(leaving)
@@ -77,10 +77,10 @@ class Transport:
             failure = Failure("busy", f"no answer within {seconds:g} s")
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             if not isinstance(error, _NOTHING_SENT):
-                left()
+                await left()
             failure = _failure(error)
         else:
-            left()
+            await left()
             return response
         raise failure  # not in the handler: the exception there knows headers and URL
 
@@ -88,7 +88,7 @@ class Transport:
         """A page of the same service, for which it charges nothing; redirects stay with it."""
         response = Response(0)
         for _ in range(_HOPS):
-            response = await self.send(Call("GET", url, headers), seconds, lambda: None)
+            response = await self.send(Call("GET", url, headers), seconds, _nothing)
             target = urljoin(url, response.headers.get("location", url))
             if not 300 <= response.status < 400 or origin(target) != origin(url):
                 break
@@ -130,15 +130,19 @@ class _Once:
     def __init__(self, leaving: Leaving) -> None:
         self._leaving: Leaving | None = leaving
 
-    def __call__(self) -> None:
+    async def __call__(self) -> None:
         if self._leaving is not None:
             leaving, self._leaving = self._leaving, None
-            leaving()
+            await leaving()
 
     async def trace(self, event: str, info: dict[str, Any]) -> None:
         # a request to open a tunnel is the proxy's, and holds no image
         if event == _LEAVES and info["request"].method != b"CONNECT":
-            self()
+            await self()
+
+
+async def _nothing() -> None:
+    """Nobody wants to know that a request leaves."""
 
 
 def refuse_redirect(response: Response, url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 
 from brusle.errors import VictimUnavailable
@@ -26,9 +27,20 @@ class Booking:
         self._call: int | None = None
         self.outcome: Outcome = "lost"
 
-    def open(self) -> None:
-        """The call leaves."""
-        self._call = self._books.open(self._images, self._terms)
+    async def open(self) -> None:
+        """The call leaves.
+
+        To write that down is to wait for the disk, and others need not wait along. Whoever is
+        interrupted meanwhile is told when it is written down, so that it can be closed.
+        """
+        writing = asyncio.ensure_future(
+            asyncio.to_thread(self._books.open, self._images, self._terms)
+        )
+        try:
+            self._call = await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            self._call = await writing
+            raise
 
     def close(self) -> None:
         """The call has ended; nothing is booked if it never left."""
