@@ -3,9 +3,9 @@
     python benchmarks/remote.py                 64 images, 16 calls at once (about two minutes)
     python benchmarks/remote.py --images 8 --queries 20
 
-`brusle serve` runs in a process of its own: the bundled net behind the Open Inference Protocol, with
-a latency that is lognormal, median 50 ms and one in a hundred above 500 ms. BruSLe attacks images of
-the sample in this process, as `brusle evaluate` does, with its journal on the disk.
+`brusle serve` runs in a process of its own: the bundled net behind the Open Inference Protocol,
+with a latency that is lognormal, median 50 ms and one in a hundred above 500 ms. BruSLe attacks
+images of the sample in this process, as `brusle evaluate` does, with its journal on the disk.
 
 What is achieved is read in the server's books: images over the time from the first call to the last
 answer. Nothing in it is ours to choose, but starting and the writing of pictures are left out.
@@ -83,42 +83,52 @@ def shortest(queries: Sequence[int], latencies: Sequence[float], at_once: int) -
     return now
 
 
+def attacked(victim: str, folder: Path, given: argparse.Namespace) -> list[int]:
+    """The queries of each attack, with those of its clean image and of its verification."""
+    run = brusle.evaluate(
+        victim,
+        "sample",
+        BruSLe(given.pixels, given.queries),
+        "untargeted",
+        folder,
+        limit=given.images,
+        terms=brusle.Terms(concurrency=given.concurrency),
+        on_progress=None,
+    )
+    (setting,) = run.settings
+    return [row.clean + row.queries + row.verify for row in run.stored(setting)]
+
+
+def show(made: Sequence[dict[str, Any]], queries: Sequence[int], at_once: int) -> None:
+    """Print what was achieved, and what was allowed."""
+    faults = Faults(Latency.parse(LATENCY))
+    latencies = [faults.fate(call["call"]).latency for call in made]
+    ends = [call["time"] + latency for call, latency in zip(made, latencies, strict=True)]
+    seconds = max(ends) - min(call["time"] for call in made)
+    images, mean = sum(call["images"] for call in made), sum(latencies) / len(latencies)
+    achieved = images / seconds
+    print(f"{len(made)} calls, {images} images, mean latency {1000 * mean:.0f} ms")
+    print(f"achieved: {achieved:.1f} queries/s in {seconds:.1f} s")
+    ideals = {
+        "calls at once / mean latency": at_once / mean,
+        "the shortest schedule": sum(queries) / shortest(queries, latencies, at_once),
+    }
+    for name, ideal in ideals.items():
+        print(f"{name}: {ideal:.1f} queries/s; ratio {achieved / ideal:.3f} (at least {BOUND})")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=64)
-    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--queries", type=int, default=200, help="limit of each attack")
     parser.add_argument("--pixels", type=int, default=5)
     parser.add_argument("--concurrency", type=int, default=16)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, service(Path(folder, "books")) as victim:
-        run = brusle.evaluate(
-            victim,
-            "sample",
-            BruSLe(given.pixels, given.queries),
-            "untargeted",
-            Path(folder, "run"),
-            limit=given.images,
-            terms=brusle.Terms(concurrency=given.concurrency),
-            on_progress=None,
-        )
-        made = calls(Path(folder, "books"))
-    faults = Faults(Latency.parse(LATENCY))
-    latencies = [faults.fate(int(call["call"])).latency for call in made]
-    answered = sum(int(call["images"]) for call in made)
-    ends = [call["time"] + latency for call, latency in zip(made, latencies, strict=True)]
-    seconds = max(ends) - min(call["time"] for call in made)
-    mean = sum(latencies) / len(latencies)
-    (setting,) = run.settings
-    spent = [row.clean + row.queries + row.verify for row in run.stored(setting)]
-    ideals = {
-        "calls at once / mean latency": given.concurrency / mean,
-        "the shortest schedule": sum(spent) / shortest(spent, latencies, given.concurrency),
-    }
-    print(f"{len(made)} calls, {answered} images, mean latency {1000 * mean:.0f} ms")
-    print(f"achieved: {answered / seconds:.1f} queries/s in {seconds:.1f} s")
-    for name, ideal in ideals.items():
-        print(f"{name}: {ideal:.1f} queries/s; ratio {answered / seconds / ideal:.3f}")
-    print(f"(aim: {BOUND} of the shortest schedule)")
+    with tempfile.TemporaryDirectory() as name:
+        books = Path(name, "books")
+        with service(books) as victim:
+            queries = attacked(victim, Path(name, "run"), given)
+        show(calls(books), queries, given.concurrency)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ class Concurrent:
 
 @contextmanager
 def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads that compute alone: with helpers of torch's own, each would keep the others waiting."""
+    """Threads that compute alone: torch's own helpers would keep the others waiting."""
     before = torch.get_num_threads()
     try:
         with ThreadPoolExecutor(count, "brusle-attack", torch.set_num_threads, (1,)) as pool:
