@@ -21,6 +21,9 @@ Outcome = Literal["answered", "refused", "lost"]
 class SpendingLimit(VictimUnavailable):
     """One more image would exceed what the user allows: the run stops, and everything is kept."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message, final=True)
+
 
 @dataclass(frozen=True)
 class Totals:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from brusle.errors import InputError
-from brusle.scores import ABSENT, Loss, Scores
+from brusle.scores import ABSENT, Loss, Scores, widened
 
 Success = Literal["top1", "absent", "new"]
 
@@ -22,7 +22,8 @@ class Goal:
 
     * ``"ce"``: cross-entropy to the target; untargeted, the log-probability of the label.
     * ``"margin"``: of softmax scores, or of confidences, best other class minus target;
-      untargeted, label minus best other class.
+      untargeted, label minus best other class. In a list of labels, an absent target counts as
+      the victim's ``missing`` says, so that first the top falls until the target is listed.
     * ``"logit-margin"``: the same on logits.
 
     What counts as a success:
@@ -64,6 +65,8 @@ class Goal:
             listed: ``(n, classes)`` bool: the list of the clean image, for the success "new".
         """
         values, meaning = scores.values, scores.meaning
+        if meaning.gives == "partial":  # there always is a label that nobody has named yet
+            values = widened(values, values.shape[1] + 1)
         if self.success == "top1" and self.loss == "ce":
             loss = -_of_class(meaning.log_probabilities(values), self._aim(labels, targets))
             return loss if self.targeted else -loss
@@ -76,7 +79,9 @@ class Goal:
             return _of_class(terms, labels)
         if self.success == "new":
             return -_above(terms, _old(labels, listed, terms.shape[1]))
-        loss = _behind(terms, self._aim(labels, targets))
+        # an absent target may have less than nothing, but not what is on top of an empty list
+        least = 0.0 if self.loss == "margin" else -torch.inf
+        loss = _behind(terms, self._aim(labels, targets), least)
         return loss if self.targeted else -loss
 
     def reached(
@@ -108,10 +113,10 @@ def _of_class(scores: Tensor, classes: Tensor) -> Tensor:
     return scores.gather(1, classes[:, None])[:, 0]
 
 
-def _behind(scores: Tensor, classes: Tensor) -> Tensor:
-    """``(n,)``: by how much classes score less than the best of all others."""
+def _behind(scores: Tensor, classes: Tensor, least: float = -torch.inf) -> Tensor:
+    """``(n,)``: by how much classes score less than the best of all others, which has a least."""
     others = scores.scatter(1, classes[:, None], -torch.inf)
-    return others.amax(1) - _of_class(scores, classes)
+    return others.amax(1).clamp_min(least) - _of_class(scores, classes)
 
 
 def _above(scores: Tensor, old: Tensor) -> Tensor:

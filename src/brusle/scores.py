@@ -5,7 +5,8 @@ not ask the victim again, and so that a loss which suits one kind of answer is c
 
 A victim may name only some of its labels, the best ones. The others are absent, which is minus
 infinity in the scores: never on top, and told from a label that is named with a score of 0. What an
-absent label counts as in a loss is `Meaning.missing`.
+absent label counts as in a loss is `Meaning.missing`. Nothing here may depend on the order or the
+number of the labels that happen to have a column, since both come by chance (`brusle.vocabulary`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ Loss = Literal["ce", "margin", "logit-margin"]
 LossOption = Literal["auto", "ce", "margin", "logit-margin"]
 Missing = float | Literal["floor"]
 ABSENT = -torch.inf  # the score of a label that is not in the list
+# What an absent label counts as, if nothing else is said. Shares are from 0 to 1 and differ by 1 at
+# most: a target in the list, however low, is nearer than one that is not, whatever is on top.
+MISSING = -1.0
 
 
 @dataclass(frozen=True)
@@ -36,20 +40,28 @@ class Meaning:
         gives: all scores, those of the best classes only (the others are absent), or the label
             only (one score of 1).
         classes: names of the classes, if they have any.
-        missing: what an absent label counts as in a loss: a number, or ``"floor"``, the lowest
-            score in the same answer, which is the most that it can have.
+        missing: what an absent label counts as in a loss, as a probability or confidence: a
+            number, or ``"floor"``, the lowest in the same answer, which is the most that it can
+            have. The default lets a label that is listed always be ahead of one that is not, as
+            long as confidences are from 0 to 1; for percentages, give -100.
     """
 
     output: Output = "logits"
     gives: Gives = "scores"
     classes: Sequence[str] | None = None
-    missing: Missing = 0.0
+    missing: Missing = MISSING
+
+    @property
+    def is_distribution(self) -> bool:
+        """Every class has its score, and these make probabilities."""
+        return self.gives != "partial" and self.output != "confidences"
 
     def loss(self, option: LossOption, usual: Loss) -> Loss:
         """The loss that an attack follows on such scores.
 
         Where a victim names only some labels, or its numbers are no probabilities, that is the
-        margin (section 4.4 of the paper): the cross-entropy to an absent target is flat.
+        margin (section 4.4 of the paper): the cross-entropy to an absent target is flat, while
+        the margin still says how far the top has fallen (measured in docs/partial.md).
 
         Args:
             option: what the user wants; ``"auto"`` leaves it to us.
@@ -57,21 +69,25 @@ class Meaning:
         """
         if option != "auto":
             return option
-        return "margin" if self.gives == "partial" or self.output == "confidences" else usual
+        return usual if self.is_distribution else "margin"
 
-    def filled(self, scores: Tensor) -> Tensor:
-        """``(n, classes)`` float64, with a number for every absent label."""
-        scores = scores.double()
+    def filled(self, shares: Tensor) -> Tensor:
+        """``(n, classes)`` float64 probabilities or confidences, also of absent labels."""
+        shares = shares.double()
         if self.gives != "partial":
+            return shares
+        if self.missing != "floor":
+            return shares.masked_fill(shares == ABSENT, self.missing)
+        floor = lowest(shares)
+        floor = floor.masked_fill(floor == torch.inf, 0.0)  # nothing was named at all
+        return torch.where(shares == ABSENT, floor, shares)
+
+    def named_shares(self, scores: Tensor) -> Tensor:
+        """``(n, classes)`` float64 probabilities or confidences; absent labels stay so."""
+        scores = scores.double()
+        if self.output != "logits":
             return scores
-        absent = scores == ABSENT
-        level: float | Tensor = 0.0
-        if self.missing == "floor":
-            level = scores.masked_fill(absent, torch.inf).amin(1, keepdim=True)
-            level = level.masked_fill(level == torch.inf, 0.0)  # nothing was named at all
-        else:
-            level = float(self.missing)
-        return torch.where(absent, level, scores)
+        return scores.softmax(1).masked_fill(scores == ABSENT, ABSENT)
 
     def log_probabilities(self, scores: Tensor) -> Tensor:
         """``(n, classes)`` float64: the scores as logarithms of probabilities, or of confidences.
@@ -79,22 +95,27 @@ class Meaning:
         In float32, softmax scores of a confident model are exactly 0 or 1, and a search that only
         sees differences would see none.
         """
-        scores = self.filled(scores)
-        if self.output == "logits":
-            return scores.log_softmax(1)
-        return scores.clamp_min(torch.finfo(torch.float64).tiny).log()
+        if self.output == "logits" and self.gives != "partial":
+            return scores.double().log_softmax(1)
+        shares = self.filled(self.named_shares(scores))
+        return shares.clamp_min(torch.finfo(torch.float64).tiny).log()
 
     def shares(self, scores: Tensor) -> Tensor:
         """``(n, classes)`` float64: probabilities, or confidences as they are."""
-        if self.output == "confidences":
-            return self.filled(scores)
-        return self.log_probabilities(scores).exp()
+        if self.is_distribution:
+            return self.log_probabilities(scores).exp()
+        return self.filled(self.named_shares(scores))
 
     def logits(self, scores: Tensor) -> Tensor:
-        """``(n, classes)`` float64: the scores as logits, up to a constant of each row."""
-        if self.output == "probabilities":
-            return self.log_probabilities(scores)
-        return self.filled(scores)
+        """``(n, classes)`` float64: the scores as logits, up to a constant of each row.
+
+        Confidences are taken as they are.
+        """
+        if self.output == "logits" and self.gives != "partial":
+            return scores.double()
+        return (
+            self.shares(scores) if self.output == "confidences" else self.log_probabilities(scores)
+        )
 
 
 @dataclass(frozen=True)
@@ -124,6 +145,11 @@ def top_labels(values: Tensor) -> Tensor:
         return torch.full((len(values),), -1, device=values.device)
     top = values.max(1)
     return top.indices.masked_fill(top.values == ABSENT, -1)
+
+
+def lowest(values: Tensor) -> Tensor:
+    """``(n, 1)``: the lowest score that was named; infinity where none was."""
+    return values.masked_fill(values == ABSENT, torch.inf).amin(1, keepdim=True)
 
 
 def widened(values: Tensor, columns: int) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from brusle.errors import InputError, VictimError
-from brusle.scores import Gives, Meaning, Missing, Output
+from brusle.scores import MISSING, Gives, Meaning, Missing, Output
 from brusle.trouble import PATIENCE, Patience
 from brusle.vocabulary import Vocabulary
 
@@ -55,7 +55,7 @@ class Traits:
     gives: Gives = "scores"
     classes: Sequence[str] | None = None
     vocabulary: Vocabulary | None = None
-    missing: Missing = 0.0
+    missing: Missing = MISSING
     shape: tuple[int, int, int] | None = None
     framing: Any = None
     differentiable: bool = False

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from rehearsing import evaluated, service
 
 import brusle
 from brusle.attacks import BruSLe, SparseRS
@@ -30,3 +31,13 @@ def made(tmp_path_factory) -> Path:
 @pytest.fixture
 def folder(made, tmp_path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "run"))
+
+
+@pytest.fixture(scope="session")
+def quiet(tmp_path_factory) -> Path:
+    """A folder with the undisturbed evaluation of a service, ``run``, and the service's books."""
+    folder = tmp_path_factory.mktemp("quiet")
+    with service(folder / "books") as ready:
+        said = evaluated(ready.victim, folder / "run")
+    assert said.returncode == 0, said.stderr
+    return folder

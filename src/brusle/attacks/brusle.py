@@ -67,7 +67,8 @@ class BruSLe(SparseAttack):
         alpha_prior: concentration of the Dirichlet prior, at least 1.
         z: smoothing of the counts.
         initial: number N of random masks to begin with.
-        loss: ``"auto"`` is cross-entropy if targeted and the margin of softmax scores if not.
+        loss: ``"auto"`` is cross-entropy if targeted and the margin of softmax scores if not, and
+            on all victims that list only some labels.
         variant: ``"paper"`` or ``"reference"``, see the top of this file.
     """
 

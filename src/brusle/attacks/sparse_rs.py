@@ -80,7 +80,8 @@ class SparseRS(SparseAttack):
         pixels: the budget B, most pixels (in the feature space, channel values) that may differ
             from the original.
         queries: most queries per image; the schedule is stretched to it.
-        loss: ``"auto"`` is cross-entropy if targeted and the margin of logits if not.
+        loss: ``"auto"`` is cross-entropy if targeted and the margin of logits if not; on victims
+            that list only some labels, the margin of what is listed.
         alpha_init: share of the pixels that moves at first; None means 0.3, and 0.1 for targeted
             attacks on images above 128 x 128 pixels.
         space: ``"pixel"``, or ``"feature"`` to change single channels of pixels.

@@ -20,6 +20,7 @@ from typing import Any
 
 import click
 
+from brusle.books import SpendingLimit
 from brusle.cli.output import say
 from brusle.errors import BrusleError, InputError, VictimError, first_line
 from brusle.leaving import end, no_hard_exit
@@ -173,6 +174,6 @@ def _nobody_reads() -> bool:
 def _how_to_go_on(error: BaseException | None) -> list[str]:
     """What an evaluation that was ended has stored, and the command that does the rest."""
     stored: list[str] = getattr(error, "__notes__", [])
-    if not stored or isinstance(error, InputError):  # which would be refused again
+    if not stored or isinstance(error, InputError | SpendingLimit):  # the same would end as soon
         return stored
     return [*stored, f"the same command goes on: {shlex.join(['brusle', *sys.argv[1:]])}"]

@@ -115,7 +115,8 @@ class Recorded:
         self._flights = _Flights()
         self._counting = threading.Lock()
         self._asked = self._replayed = 0
-        self._width: int | None = None
+        firsts = [look.reply for look in journal.canary.looks[:1]]
+        self._width = next((len(reply.scores) for reply in firsts if reply.labels is None), None)
 
     @property
     def name(self) -> str:
@@ -232,6 +233,7 @@ class Recorded:
         try:
             with closing(stream(images)) as replies:
                 for at, reply in replies:
+                    self._require_width(reply)
                     fresh |= self.journal.note({names[at]: reply}, wait=False)
                     self._watch.see(images[at : at + 1], fresh[names[at]])
         finally:
@@ -239,6 +241,17 @@ class Recorded:
         if len(fresh) < len(names):
             raise VictimError(f"{self.name} has left an image without an answer")
         return fresh
+
+    def _require_width(self, reply: Reply) -> None:
+        """Raise before a journal has an answer that does not go with the others in it."""
+        if reply.error or reply.labels is not None:
+            return
+        self._width = self._width or len(reply.scores)
+        if len(reply.scores) != self._width:
+            raise VictimError(
+                f"{self.name} answered with {self._width} classes before and {len(reply.scores)} "
+                f"now: the number of classes must not change"
+            )
 
     def _call(self, names: list[Key], images: Tensor, keys: Tensor) -> dict[Key, Reply]:
         """One call of a victim that keeps no books itself."""

@@ -23,7 +23,7 @@ from brusle.vocabulary import Vocabulary
 def about(victim: Victim) -> About:
     """What a journal keeps of ``victim``."""
     said = traits(victim)
-    vocabulary: Vocabulary | None = getattr(victim, "vocabulary", None)
+    vocabulary = said.vocabulary
     known = said.classes if vocabulary is None else None  # the labels of others may grow
     return About(
         victim=victim.name,
@@ -33,7 +33,7 @@ def about(victim: Victim) -> About:
         classes=None if known is None else tuple(map(str, known)),
         shape=said.shape,
         randomised=said.randomised,
-        missing=getattr(victim, "missing", 0.0),
+        missing=said.missing,
         framing=asdict(said.framing) if isinstance(said.framing, Framing) else None,
         aliases=None if vocabulary is None else vocabulary.aliases,
     )

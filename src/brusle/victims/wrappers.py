@@ -16,7 +16,7 @@ from brusle.allocation import keep_freed_memory
 from brusle.data.images import Framing
 from brusle.errors import InputError, VictimError
 from brusle.replies import Consultation, Reply
-from brusle.scores import Gives, Missing, Output
+from brusle.scores import MISSING, Gives, Missing, Output
 from brusle.trouble import PATIENCE, Patience
 from brusle.victim import Victim, traits
 from brusle.victims.borrowing import Placed, evaluating
@@ -142,7 +142,7 @@ class FunctionVictim:
     differentiable: bool = False
     patience: Patience = PATIENCE
     gives: Gives = "scores"
-    missing: Missing = 0.0
+    missing: Missing = MISSING
     vocabulary: Vocabulary | None = None
 
     def __post_init__(self) -> None:
@@ -251,7 +251,7 @@ def wrap(
     differentiable: bool = False,
     patience: Patience = PATIENCE,
     gives: Gives = "scores",
-    missing: Missing = 0.0,
+    missing: Missing = MISSING,
     named: bool = False,
     aliases: Mapping[str, Iterable[str]] | None = None,
 ) -> TorchVictim | FunctionVictim:
@@ -274,7 +274,8 @@ def wrap(
         gives: ``"scores"``: all of them; ``"partial"``: of a function, those of the best labels
             only, and minus infinity for the others.
         missing: what a label counts as in a loss that is not named: a number, or ``"floor"``, the
-            lowest score of the same answer.
+            lowest score of the same answer. The default suits scores from 0 to 1: what is listed
+            is always ahead of what is not (see `brusle.scores.Meaning`).
         named: a function returns, for each image, a mapping of label to score. Labels may be new
             at any time, and those that are not named are absent.
         aliases: a label to other names of it, for functions that name their labels.

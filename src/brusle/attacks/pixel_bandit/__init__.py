@@ -76,7 +76,7 @@ class PixelBandit(SparseAttack):
         return Behaviour(resumes_at=self.initial - 1)
 
     def loss_for(self, targeted: bool, meaning: Meaning) -> Loss:
-        """Cross-entropy, which falls as the log-odds rise."""
+        """Cross-entropy, which falls as the log-odds rise; the margin on lists of labels."""
         return meaning.loss("auto", "ce")
 
     def prior_of(self, problems: Problems) -> Prior:

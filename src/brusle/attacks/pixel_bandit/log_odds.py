@@ -6,6 +6,11 @@ The aim is the target, or the label that is to be left. At scores z, its log-odd
 
 where p are their probabilities among themselves. Only a few classes are listened to: the aim, and
 those that were strongest in the first answer.
+
+A victim that names only some labels names others the next time. There, two numbers are listened to:
+the score of the aim and that of the best other label, whichever that is. Of probabilities they are
+logarithms, and what is absent is taken for a little less than it can have. Confidences are taken as
+they are, which did better than logarithms, and 0 where there is none.
 """
 
 from __future__ import annotations
@@ -14,12 +19,15 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from brusle.problems import Problems
 from brusle.rows import Rows
-from brusle.scores import Scores
+from brusle.scores import ABSENT, Scores, lowest
 
 CLASSES = 10  # scores that are listened to
+_SHARED = 10  # absent labels that share what the named ones leave over, as far as we know
+_TINY = 1e-9  # what a score of 0 is taken for, so that it has a logarithm
 
 
 @dataclass
@@ -47,6 +55,8 @@ class LogOdds(Rows):
             scores: of all classes.
             first: ``(n,)`` bool: these are the first of their problem.
         """
+        if not scores.meaning.is_distribution:
+            return self._hear_two(scores)
         values = scores.values.double()
         if bool(first.any()):
             self._choose(values, first)
@@ -60,6 +70,19 @@ class LogOdds(Rows):
         slope = torch.cat([torch.ones_like(others[:, :1]), -others], 1)
         return self.sign * slope[:, :, None]
 
+    def _hear_two(self, scores: Scores) -> Tensor:
+        """The aim and the best other label, as in `hear`."""
+        shares = scores.meaning.named_shares(scores.values)
+        aim = shares.gather(1, self.aim[:, None])
+        other = shares.scatter(1, self.aim[:, None], ABSENT).amax(1, keepdim=True)
+        both = torch.cat([aim, other], 1)
+        if scores.meaning.output == "confidences":
+            z = both.masked_fill(both == ABSENT, 0.0)
+        else:
+            z = torch.where(both == ABSENT, _at_most(shares), both).clamp_min(_TINY).log()
+        self.heard = torch.arange(CLASSES, device=z.device).expand_as(self.heard) < 2
+        return pad(z, (0, CLASSES - 2))
+
     def _choose(self, scores: Tensor, first: Tensor) -> None:
         """The classes that compete with the aim, and half the smallest probability that is seen."""
         others = scores.scatter(1, self.aim[:, None], -torch.inf)
@@ -70,3 +93,13 @@ class LogOdds(Rows):
         self.heard = torch.arange(CLASSES, device=first.device).expand_as(self.heard) < count
         least = scores.masked_fill(scores <= 0, torch.inf).amin(1, keepdim=True) / 2
         self.floor = torch.where(first[:, None], least, self.floor)
+
+
+def _at_most(shares: Tensor) -> Tensor:
+    """``(n, 1)``: what the probability of an absent label is taken for.
+
+    It is below the lowest of the list, and no more than its part of what the list leaves over.
+    """
+    named = shares.clamp_min(0).sort(1, descending=True).values
+    rest = 1 - named.cumsum(1)[:, -1:]  # one by one: the last digits follow no order of columns
+    return torch.minimum(lowest(shares) / 2, rest / _SHARED)

@@ -16,9 +16,10 @@ from functools import partial
 from brusle.evaluation.running.engines import Sink, attack
 from brusle.evaluation.running.shards import Shard, ShardSupply
 from brusle.session import Progress
-from brusle.victim import traits
+from brusle.victim import Victim, traits
 
 _LANES = 2  # problems for each call that may be under way: some are computing meanwhile
+_OFTEN = 0.05  # seconds after which who asks the victim in spite of all is interrupted again
 
 
 class Concurrent:
@@ -40,6 +41,15 @@ class Concurrent:
                     running = _settled(running)
             finally:
                 stopped.set()
+                _interrupt(supply.victim, running)
+
+
+def _interrupt(victim: Victim, running: set[Future[None]]) -> None:
+    """Wait for threads that are to end, and do not let them wait for the victim."""
+    interrupt = getattr(victim, "interrupt", None)
+    while wait(running, timeout=_OFTEN).not_done:
+        if interrupt is not None:
+            interrupt()
 
 
 def _settled(running: set[Future[None]]) -> set[Future[None]]:

@@ -19,10 +19,11 @@ from brusle.evaluation.running.victim import terms_of
 from brusle.evaluation.storing.store import Store
 from brusle.terms import Terms
 from brusle.victim import Victim, traits
-from brusle.victims.recording import Recorded, recorded
+from brusle.victims.recording import Accounts, Recorded, recorded
 from brusle.vocabulary import Vocabulary
 
 CHANGED = "service changed"
+_COUNTS = ("sent", "answered", "refused", "lost")
 
 
 @contextmanager
@@ -43,17 +44,18 @@ def journalled(
         on_warning(f"{CHANGED}: {text}")
 
     recording = recorded(victim, folder, on_change=changed)
-    before = recording.summary()
+    before, price = recording.summary(), (terms_of(victim) or Terms()).price
+    store.amend(sessions=partial(_with_killed, accounts=before, price=price))
+    about = store.about()
+    earlier = 0 if about is None else len(about.sessions)
     try:
         yield recording
     finally:
         now = recording.summary()
-        names = ("sent", "answered", "refused", "lost")
-        counts = {name: getattr(now, name) - getattr(before, name) for name in names}
-        terms = terms_of(victim) or Terms()
-        spending = Spending(**counts, replayed=now.replayed, price=terms.price)
+        counts = {name: getattr(now, name) - getattr(before, name) for name in _COUNTS}
+        spending = Spending(**counts, replayed=now.replayed, price=price)
         with suppress(BrusleError):  # the store itself may be what has failed
-            store.amend(sessions=partial(_with_spending, spending=spending))
+            store.amend(sessions=partial(_with_spending, earlier=earlier, spending=spending))
         recording.close()
 
 
@@ -100,7 +102,25 @@ def note_vocabulary(store: Store, vocabulary: Vocabulary) -> None:
         store.amend(vocabulary=vocabulary.names)
 
 
-def _with_spending(sessions: tuple[Session, ...], spending: Spending) -> tuple[Session, ...]:
-    """The last session has cost that."""
+def _with_spending(
+    sessions: tuple[Session, ...], earlier: int, spending: Spending
+) -> tuple[Session, ...]:
+    """The session that followed so many earlier ones, if it began at all, has cost that."""
+    if len(sessions) == earlier:
+        return sessions
     *before, session = sessions
     return (*before, session.model_copy(update={"spending": spending}))
+
+
+def _with_killed(
+    sessions: tuple[Session, ...], accounts: Accounts, price: float
+) -> tuple[Session, ...]:
+    """A session that was killed could not say what it has cost: what no other session says."""
+    if not sessions or sessions[-1].spending is not None:
+        return sessions
+    others = [session.spending for session in sessions if session.spending is not None]
+    counts = {
+        name: max(0, getattr(accounts, name) - sum(getattr(other, name) for other in others))
+        for name in _COUNTS
+    }
+    return _with_spending(sessions, 0, Spending(**counts, price=price))

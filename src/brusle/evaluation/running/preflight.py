@@ -6,7 +6,7 @@ What it takes is said before it begins, kept to, and counted like all other quer
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -300,11 +300,12 @@ class _Check:
         return Finding("determinism", "ok", said)
 
     def _gap(self, one: Tensor, other: Tensor) -> float:
-        """The largest difference of scores; a label that only one of them names counts as missing.
+        """The largest difference of scores; a label that one of them lacks has its floor there.
 
         The vocabulary may have grown between the two.
         """
-        columns, meaning = max(one.shape[1], other.shape[1]), meaning_of(self.victim)
+        columns = max(one.shape[1], other.shape[1])
+        meaning = replace(meaning_of(self.victim), missing="floor")
         both = [meaning.filled(widened(scores, columns)) for scores in (one, other)]
         return float((both[0] - both[1]).nan_to_num().abs().max())
 

@@ -58,6 +58,7 @@ def run_plan(
     began = time.monotonic()
     spec = VictimSpec(plan.victim, device, plan.defences, timeout, terms)
     victim = spec.open() if replay is None else recorded(None, replay, replay=True)
+    engine = _engine_for(victim, engine)
     settings = plan_settings(plan, victim)
     workload = Workload.of(plan, victim)
     _check(settings, workload, victim)
@@ -81,7 +82,7 @@ def run_plan(
             supply = ShardSupply(spec, victim, unfinished, workload, starting, batch_size, pending)
             with told(on_progress) as tell:
                 recorder = Recorder(store, unfinished, pending, tell, traits(victim).vocabulary)
-                _engine_for(victim, engine).run(supply, recorder)
+                engine.run(supply, recorder)
             note_changed_weights(store, victim)
             books.close()  # before anybody reads what it cost
             run = _run(store, folder, unfinished, workload)

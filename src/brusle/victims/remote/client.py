@@ -18,14 +18,14 @@ from torch import Tensor
 from brusle.data.images import Framing
 from brusle.errors import InputError
 from brusle.replies import Consultation, Reply
-from brusle.scores import Gives, Output
+from brusle.scores import Gives, Missing, Output
 from brusle.trouble import NO_PATIENCE, Patience
 from brusle.victims.remote import loops
 from brusle.victims.remote.authorisation import require_authorised
 from brusle.victims.remote.books import Books, BooksInMemory
 from brusle.victims.remote.errands import Errand, Sleep, Wire
 from brusle.victims.remote.pace import Pacer
-from brusle.victims.remote.service import Images, Missing, Service
+from brusle.victims.remote.service import Images, Service
 from brusle.victims.remote.terms import Terms
 from brusle.victims.remote.transport import Transport
 from brusle.victims.remote.trials import Trial, trial
@@ -150,6 +150,9 @@ class RemoteVictim:
 
         If one cannot be had, the replies of all calls that are under way come before the error.
         Whoever stops early has no more calls made; those under way end within a short time.
+
+        Raises:
+            VictimUnavailable: the service is in trouble that did not end, or see `interrupt`.
         """
         pixels = _pixels(images)
         if not len(pixels):
@@ -159,12 +162,18 @@ class RemoteVictim:
         errand = self._errand(wire, lambda at, reply: arrived.put((at, reply)))
         ended = asyncio.run_coroutine_threadsafe(errand.run(pixels), wire.loop)
         ended.add_done_callback(lambda _: arrived.put(None))
+        self._line.errands.add(errand)
         try:
             while (item := arrived.get()) is not None:
                 yield item
             ended.result()
         finally:
+            self._line.errands.discard(errand)
             _end(errand, wire.loop, ended)
+
+    def interrupt(self) -> None:
+        """End what all threads ask for: they get what is under way, and then an error."""
+        self._line.interrupt()
 
     def explain(self, image: Tensor) -> Trial:
         """Ask for one ``(c, h, w)`` image, once, and show request, response and what is read."""
@@ -217,6 +226,15 @@ class _Line:
         self._url, self._terms, self.sleep = url, terms, sleep
         self._wire: Wire | None = None
         self._lock = threading.Lock()
+        self.errands: set[Errand] = set()  # that are under way
+
+    def interrupt(self) -> None:
+        """End all errands, within a short time."""
+        with self._lock:
+            wire = self._wire
+        if wire is not None:
+            for errand in self.errands.copy():
+                wire.loop.call_soon_threadsafe(errand.interrupt, _GRACE)
 
     def wire(self, books: Books) -> Wire:
         """What the calls of this process share; the pace goes on from what the books say."""
@@ -243,10 +261,11 @@ class _Line:
             hang_up(wire.loop, wire.transport)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_wire", "_lock")}
+        own = ("_wire", "_lock", "errands")
+        return {k: v for k, v in self.__dict__.items() if k not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _wire=None, _lock=threading.Lock())
+        self.__dict__.update(state, _wire=None, _lock=threading.Lock(), errands=set())
 
 
 def hang_up(loop: asyncio.AbstractEventLoop, transport: Transport) -> None:

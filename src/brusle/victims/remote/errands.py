@@ -118,7 +118,7 @@ class Errand:
         self._books, self._wire, self._put = books, wire, put
         self._tasks: set[asyncio.Task[bool]] = set()
         self._under_way: set[asyncio.Task[Any]] = set()
-        self._stopped = False
+        self._stopped = self._interrupted = False
 
     async def run(self, images: Images) -> None:
         """Bring all replies; after an error, those of the calls that are under way."""
@@ -135,6 +135,8 @@ class Errand:
                 self.stop()
         if error:
             raise error
+        if self._interrupted and any(task.cancelled() for task in self._tasks):
+            raise VictimUnavailable(f"{self._name} is not asked any more: interrupted", final=True)
 
     def stop(self) -> None:
         """No call is begun any more; those that are under way end."""
@@ -147,6 +149,13 @@ class Errand:
         self._stopped = True
         for task in self._tasks:
             task.cancel()
+
+    def interrupt(self, grace: float) -> None:
+        """End with an error; calls that are under way have so many seconds to end."""
+        if not self._interrupted:
+            self._interrupted = True
+            self.stop()
+            self._wire.loop.call_later(grace, self.abandon)
 
     async def _answer(self, batch: Batch) -> bool:
         """Bring the replies to a batch; returns whether all have scores."""

@@ -27,7 +27,11 @@ def keep_secret(value: str) -> str:
 
 def masked(text: str) -> str:
     """``text`` without keys, and without the queries of URLs, which may hold some."""
-    text = _QUERY.sub(r"\1", text)
+    return without_keys(_QUERY.sub(r"\1", text))
+
+
+def without_keys(text: str) -> str:
+    """``text`` without keys, and else as it is."""
     for value in sorted(_kept, key=len, reverse=True):
         text = text.replace(value, _MASK)
     return text

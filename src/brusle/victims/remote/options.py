@@ -10,19 +10,20 @@ import numpy as np
 
 from brusle.errors import InputError
 from brusle.names import Name
-from brusle.scores import Output
+from brusle.scores import MISSING, Missing, Output
 from brusle.text import brief
 from brusle.victims.options import take_classes, take_size, whole_framing
 from brusle.victims.remote.authorisation import check_url
 from brusle.victims.remote.pixels import Layout, Numbers
-from brusle.victims.remote.service import About, Missing
+from brusle.victims.remote.service import About
 from brusle.vocabulary import Vocabulary
 from brusle.yaml_files import read_yaml
 
 
 def take_missing(name: Name) -> Missing:
     """The option ``missing``."""
-    return parse_missing(name.take("missing", "floor") or "", name.text)
+    text = name.take("missing")
+    return MISSING if text is None else parse_missing(text, name.text)
 
 
 def parse_missing(text: str, where: str) -> Missing:

@@ -7,10 +7,10 @@ its address, headers and query only.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
 import httpx
 import numpy as np
@@ -68,12 +68,13 @@ class Rest(Service):
             if is_telling(key):
                 keep_secret(value)
                 keep_secret(value.rpartition(" ")[2])  # behind a word such as Bearer
-        own = self._filled(template.url.partition("?")[2])
+        own = self._filled(template.url.partition("?")[2], quote_plus)
         given = urlencode({key: self._filled(value) for key, value in template.query.items()})
         self._query = "&".join(filter(None, (own, given)))
 
-    def _filled(self, text: str) -> str:
-        return _VARIABLE.sub(lambda found: from_environment(found[1], self._name), text)
+    def _filled(self, text: str, written: Callable[[str], str] = str) -> str:
+        """A text with the values of variables, as they are written there."""
+        return _VARIABLE.sub(lambda found: written(from_environment(found[1], self._name)), text)
 
     def request(self, images: Images) -> Call:
         """As in `Service`."""

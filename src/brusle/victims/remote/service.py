@@ -17,13 +17,12 @@ from PIL import Image
 from brusle.data.images import Framing
 from brusle.errors import InputError
 from brusle.replies import Reply
-from brusle.scores import Gives, Output
+from brusle.scores import MISSING, Gives, Missing, Output
 from brusle.trouble import kind_of_code, seconds_asked
 from brusle.victims.options import whole_framing
-from brusle.victims.remote.masking import from_environment, line, masked
+from brusle.victims.remote.masking import from_environment, line, masked, without_keys
 
 Images = NDArray[np.float32]  # (n, c, h, w) in [0, 1]
-Missing = float | Literal["floor"]
 _TEXTS = ("error", "message", "detail", "error_message")
 NOT_FINITE = "the victim answered NaN or infinite scores"
 
@@ -119,7 +118,7 @@ class About:
     framing: Framing | None = None
     labelled: bool = False
     aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    missing: Missing = "floor"
+    missing: Missing = MISSING
 
     def of_shape(self, shape: tuple[int, int, int] | None) -> About:
         """The same for images of this shape, or of any."""
@@ -207,7 +206,18 @@ class Service:
             raise Failure("nonsense", f"it answered what is not in its format: {said}")
         if len(replies) != count:
             raise Failure("nonsense", f"it answered {len(replies)} rows for {count} images")
-        return [_finite(reply) for reply in replies]
+        return [_discreet(_finite(reply)) for reply in replies]
+
+
+def _discreet(reply: Reply) -> Reply:
+    """A reply that can be stored, whatever a service calls its labels."""
+    return replace(
+        reply,
+        labels=None if reply.labels is None else tuple(map(without_keys, reply.labels)),
+        titles=None if reply.titles is None else tuple(map(without_keys, reply.titles)),
+        error=without_keys(reply.error),
+        version=without_keys(reply.version),
+    )
 
 
 def _finite(reply: Reply) -> Reply:

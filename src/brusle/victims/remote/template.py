@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError
 
 from brusle.errors import InputError
 from brusle.names import hint
-from brusle.scores import Gives, Output
+from brusle.scores import MISSING, Gives, Output
 from brusle.text import brief, shown
 from brusle.victims.remote.options import as_aliases, parse_missing
 from brusle.victims.remote.terms import Pace, parse_price
@@ -129,7 +129,7 @@ class Template(_Strict):
     output: Output = "confidences"
     gives: Gives | None = None
     divide: PositiveFloat = 1.0
-    missing: Annotated[str, BeforeValidator(_text)] = "floor"
+    missing: Annotated[str, BeforeValidator(_text)] = str(MISSING)
     classes: PositiveInt | tuple[str, ...] | str | None = None
     aliases: dict[str, Any] = {}
     size: PositiveInt | tuple[PositiveInt, PositiveInt] | None = None
