@@ -53,6 +53,20 @@ def test_of_two_classes_with_one_name_the_first_has_it() -> None:
     assert len(words) == 3
 
 
+def test_ids_belong_to_the_class_that_is_called_so() -> None:
+    words = Vocabulary()
+    words.begin(["car", "roof"])
+    assert words.column("/m/0k4j", "Car") == 0 and words.column("/m/0k4j", "Auto") == 0
+    assert words.column("/m/other", "Car") == 2, "another label of the same name"
+    assert words.column("/m/wheel", "Wheel") == 3
+    stored = words.names
+    assert stored == ("car", "roof", "Car", "Wheel")
+    words.begin(stored)
+    again = Vocabulary()  # in another life of the run
+    again.begin(stored)
+    assert again.column("/m/wheel", "Wheel") == 3 and again.column("/m/0k4j", "Car") == 0
+
+
 def test_threads_and_pickles() -> None:
     words = Vocabulary()
     names = [f"label {i}" for i in range(200)]

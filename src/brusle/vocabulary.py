@@ -32,6 +32,7 @@ class Vocabulary:
         self._lock = threading.Lock()
         self._names: list[str] = []
         self._columns: dict[str, int] = {}
+        self._unclaimed: dict[str, int] = {}  # names of the data that no id has been met for
         self._meant: dict[str, str] = {}
         self.aliases = {label: tuple(others) for label, others in (aliases or {}).items()}
         for label, others in self.aliases.items():
@@ -60,30 +61,38 @@ class Vocabulary:
         tell which is meant; the other is a label that is never named. Raises if another label has
         one of these columns already.
         """
-        begun: set[str] = set()
-        for number, name in enumerate(names):
-            known = self._key(name) in begun
-            column = self.column(f"{name} \0{number}" if known else name, name)
-            begun.add(self._key(name))
-            if column != number:
-                raise InputError(
-                    f"label {name!r} has number {number} in the data and {column} for the victim: "
-                    f"open the victim anew for other data, and choose another --out"
-                )
+        with self._lock:
+            for number, name in enumerate(names):
+                if number == len(self._names):
+                    self._begin_column(name)
+                elif self._key(self._names[number]) != self._key(name):
+                    raise InputError(
+                        f"label {number} is {name!r} in the data and {self._names[number]!r} for "
+                        f"the victim: open the victim anew for other data, and choose another --out"
+                    )
 
     def column(self, label: str, title: str = "") -> int:
         """The column of a label, a new one if it was never named.
 
         Args:
             label: what it is matched by, a name or an id.
-            title: what people call it; the label itself if empty.
+            title: what people call it; the label itself if empty. An id that is new belongs to the
+                class of the data that is called so.
         """
         key = self._key(label)
         with self._lock:
             if key not in self._columns:
-                self._columns[key] = len(self._names)
-                self._names.append(title or label)
+                known = self._unclaimed.pop(self._key(title), None)
+                self._columns[key] = len(self._names) if known is None else known
+                if known is None:
+                    self._names.append(title or label)
             return self._columns[key]
+
+    def _begin_column(self, name: str) -> None:
+        key, number = self._key(name), len(self._names)
+        self._names.append(name)
+        if key not in self._columns:
+            self._columns[key] = self._unclaimed[key] = number
 
     def find(self, label: str) -> int | None:
         """The column of a label; None if it was never named."""

@@ -84,7 +84,10 @@ def test_nothing_is_added_to_results_of_other_random_numbers(plain) -> None:
     rows = stored(plain)
     answer = command("evaluate", "--limit", 1, "--out", plain)
     assert answer.returncode == 2 and answer.stderr.count("\n") == 1
-    assert "draws other random numbers than this version: choose another --out" in answer.stderr
+    assert (
+        "gets other rows from the same seed than this version: choose another --out"
+        in answer.stderr
+    )
     assert stored(plain) == rows
 
 

@@ -29,8 +29,8 @@ def album_notes(album: Album, outcome: Outcome) -> list[str]:
     passed = ""
     if album.passed_over:
         passed = (
-            f"; {count(album.passed_over, 'photograph')} had a list too short for a target, or no "
-            f"answer, and were passed over"
+            f"; passed over, with a list too short for a target or no answer: "
+            f"{count(album.passed_over, 'photograph')}"
         )
     return [
         f"victim: {job.note}",

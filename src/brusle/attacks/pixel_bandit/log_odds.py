@@ -10,7 +10,7 @@ those that were strongest in the first answer.
 A victim that names only some labels names others the next time. There, two numbers are listened to:
 the score of the aim and that of the best other label, whichever that is. Of probabilities they are
 logarithms, and what is absent is taken for a little less than it can have. Confidences are taken as
-they are, which did better than logarithms, and 0 where there is none.
+they are, which did better than logarithms where it was tuned, and 0 where there is none.
 """
 
 from __future__ import annotations

@@ -79,8 +79,8 @@ def _continued(before: About, now: About) -> About:
     }
     if before.results != now.results:
         raise DataError(
-            f"the run folder holds results of brusle {before.brusle}, which draws other random "
-            f"numbers than this version: choose another --out"
+            f"the run folder holds results of brusle {before.brusle}, which gets other rows "
+            f"from the same seed than this version: choose another --out"
         )
     for name, (old, new) in same.items():
         if old != new:

@@ -111,10 +111,11 @@ class RowAudit:
         absent = np.isneginf(scores) & (self.traits.gives == "partial")
         if not len(scores) or not (np.isfinite(scores) | absent).all():
             return  # the victim has failed, and its row says so
-        labels = (row.label, row.target or 0, max(row.final_label, 0))
+        nothing = row.final_label == top_of(scores) == -1  # no label was named
+        labels = (row.label, row.target or 0, 0 if nothing else row.final_label)
         if not all(0 <= label < len(scores) for label in labels):
             yield f"a label that is none of its {len(scores)} scores"
-        elif row.final_label != top_of(scores) and scores[row.final_label] < scores.max():
+        elif not nothing and scores[row.final_label] < scores.max():
             yield f"its final label is {row.final_label}, and its scores say {top_of(scores)}"
         elif row.status == "success" and self.setting.success == "absent" and not absent[row.label]:
             yield "a success whose label is still in the list"

@@ -329,7 +329,7 @@ def _other_answer(row: Row, now: NDArray[np.float64], open_ended: bool) -> list[
     listed = np.isfinite(now)
     if (listed != np.isfinite(before)).any():
         return ["the victim's list has other labels than the stored one"]
-    far = float(np.abs(before - now)[listed].max(initial=0))
+    far = float(np.abs(before[listed] - now[listed]).max(initial=0))
     if not far <= _TOLERANCE * (1 + float(np.abs(now[listed]).max(initial=0))):
         return [f"the victim's scores differ by {far:.2g} from the stored ones"]
     return []
