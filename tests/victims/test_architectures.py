@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 import torch
-from conftest import randomise
+from random_weights import randomise
 from torch import Tensor, nn
 
 import brusle

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import randomise
+from random_weights import randomise
 from safetensors.torch import save_file
 from torch import Tensor, nn
 

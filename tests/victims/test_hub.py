@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import randomise
 from PIL import Image
+from random_weights import randomise
 from torch import Tensor, nn
 
 import brusle
