@@ -6,6 +6,7 @@ import asyncio
 import logging
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 from urllib.parse import urljoin
@@ -42,23 +43,48 @@ class Transport:
     verified. A response is given up when it is larger than `MOST_BYTES`, decoded, or when it is not
     whole in time. Proxies of the environment are used, but not for this machine.
 
+    Every call that is under way has a client of its own, which is used again afterwards: a client
+    with many connections looks at all of them before each request.
+
     Args:
         url: of the service.
     """
 
     def __init__(self, url: str) -> None:
-        self._client = httpx.AsyncClient(
+        self._trusts_environment = not is_loopback(url)
+        self._certificates = httpx.create_ssl_context()
+        self._idle: list[httpx.AsyncClient] = []
+        self._closed = False
+
+    async def close(self) -> None:
+        """Close all connections; those of calls under way when they end."""
+        self._closed = True
+        while self._idle:
+            await self._idle.pop().aclose()
+
+    @asynccontextmanager
+    async def _client(self) -> AsyncIterator[httpx.AsyncClient]:
+        """A client that nobody else uses."""
+        client = self._idle.pop() if self._idle else self._new_client()
+        try:
+            yield client
+        finally:
+            if self._closed:
+                await client.aclose()
+            else:
+                self._idle.append(client)
+
+    def _new_client(self) -> httpx.AsyncClient:
+        client = httpx.AsyncClient(
+            verify=self._certificates,
             timeout=None,  # each call has one time limit for the whole of it
             limits=httpx.Limits(max_connections=None, keepalive_expiry=_IDLE),
             follow_redirects=False,
-            trust_env=not is_loopback(url),
+            trust_env=self._trusts_environment,
             headers={"User-Agent": f"brusle/{__version__}", "Accept-Encoding": "gzip"},
         )
-        self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._client.aclose()
+        client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        return client
 
     async def send(self, call: Call, seconds: float, leaving: Leaving) -> Response:
         """Send a request, once.
@@ -97,19 +123,21 @@ class Transport:
         return response
 
     async def _exchange(self, call: Call, left: _Once) -> Response:
-        request = self._client.build_request(
-            call.method,
-            call.url,
-            headers=dict(call.headers),
-            content=call.content,
-            extensions={"trace": left.trace},
-        )
-        response = await self._client.send(request, stream=True)
-        try:
-            headers = {key.lower(): value for key, value in response.headers.items()}
-            content = await self._read(response.aiter_raw(), headers.get("content-encoding", ""))
-        finally:
-            await response.aclose()
+        async with self._client() as client:
+            request = client.build_request(
+                call.method,
+                call.url,
+                headers=dict(call.headers),
+                content=call.content,
+                extensions={"trace": left.trace},
+            )
+            response = await client.send(request, stream=True)
+            try:
+                headers = {key.lower(): value for key, value in response.headers.items()}
+                encoding = headers.get("content-encoding", "")
+                content = await self._read(response.aiter_raw(), encoding)
+            finally:
+                await response.aclose()
         return Response(response.status_code, headers, content)
 
     async def _read(self, chunks: AsyncIterator[bytes], encoding: str) -> bytes:
