@@ -16,8 +16,8 @@ from brusle.serving import Server
 from brusle.serving.books import Call, most_within
 from brusle.serving.faults import Faults, Gate, Latency
 from brusle.serving.formats import KINDS
+from brusle.terms import Pace
 from brusle.victims import wrap
-from brusle.victims.remote.terms import Pace
 
 SHAPE = (3, 4, 4)
 

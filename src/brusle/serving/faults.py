@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from brusle import rng
 from brusle.errors import InputError
-from brusle.victims.remote.terms import Pace
+from brusle.terms import Pace
 
 T = TypeVar("T")
 _UNITS = {"ms": 1e-3, "s": 1.0}

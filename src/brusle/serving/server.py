@@ -13,9 +13,9 @@ from brusle.errors import InputError, VictimError
 from brusle.serving.books import Books
 from brusle.serving.faults import Faults, Latency
 from brusle.serving.model import Model
+from brusle.terms import Pace
 from brusle.victims import as_victim
 from brusle.victims.options import need
-from brusle.victims.remote.terms import Pace
 
 if TYPE_CHECKING:
     import uvicorn

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 
 from brusle.names import Name
+from brusle.terms import Terms
 from brusle.victims.remote.client import RemoteVictim
 from brusle.victims.remote.kinds import KINDS
-from brusle.victims.remote.terms import Terms
 
 
 def opened(name: str) -> Any:

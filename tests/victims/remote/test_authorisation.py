@@ -2,9 +2,9 @@ import pytest
 from asking import opened
 
 from brusle.errors import InputError
+from brusle.terms import Terms
 from brusle.victims.remote.authorisation import is_loopback, require_authorised
 from brusle.victims.remote.masking import keep_secret, line, masked
-from brusle.victims.remote.terms import Terms
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from asking import Sleeps, connect, totals
 from hostile_services import CLASSES, METADATA, Hostile, Request, response, scored, scores_of
 from torch import Tensor
 
+from brusle.books import BooksInMemory, SpendingLimit
 from brusle.errors import InputError, VictimError, VictimUnavailable
-from brusle.victims.remote.books import BooksInMemory, SpendingLimit
-from brusle.victims.remote.terms import Pace, Terms
+from brusle.terms import Pace, Terms
 
 Served = Callable[..., Hostile]
 

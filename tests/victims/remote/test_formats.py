@@ -12,7 +12,7 @@ from torch import Tensor
 import brusle
 from brusle.errors import InputError, VictimUnavailable
 from brusle.serving import Server
-from brusle.victims.remote.terms import Terms
+from brusle.terms import Terms
 
 Served = Callable[..., Hostile]
 ZOO = "zoo:cifar10-resnet20"

@@ -9,7 +9,7 @@ from hostile_services import METADATA, Hostile, Request, response, scored, score
 from torch import Tensor
 
 from brusle.errors import InputError, VictimUnavailable
-from brusle.victims.remote.terms import Terms
+from brusle.terms import Terms
 
 Served = Callable[..., Hostile]
 KSERVE = response({"name": "m", "inputs": [], "outputs": []})

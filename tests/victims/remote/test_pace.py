@@ -3,8 +3,8 @@ import time
 
 import pytest
 
+from brusle.terms import Pace
 from brusle.victims.remote.pace import Pacer
-from brusle.victims.remote.terms import Pace
 
 
 class Clock:

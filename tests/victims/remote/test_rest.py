@@ -18,8 +18,8 @@ from torch import Tensor
 import brusle
 from brusle.errors import BrusleError, InputError, VictimUnavailable
 from brusle.serving import Server
+from brusle.terms import Pace, Terms
 from brusle.victims.remote.template import template
-from brusle.victims.remote.terms import Pace, Terms
 
 Served = Callable[..., Hostile]
 ZOO = "zoo:cifar10-resnet20"

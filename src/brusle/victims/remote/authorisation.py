@@ -8,7 +8,7 @@ import socket
 from urllib.parse import urlsplit
 
 from brusle.errors import InputError
-from brusle.victims.remote.terms import Terms
+from brusle.terms import Terms
 
 
 def require_authorised(url: str, terms: Terms) -> None:

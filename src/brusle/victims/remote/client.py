@@ -15,18 +15,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from brusle.books import Books, BooksInMemory
 from brusle.data.images import Framing
 from brusle.errors import InputError
 from brusle.replies import Consultation, Reply
 from brusle.scores import Gives, Missing, Output
+from brusle.terms import Terms
 from brusle.trouble import NO_PATIENCE, Patience
 from brusle.victims.remote import loops
 from brusle.victims.remote.authorisation import require_authorised
-from brusle.victims.remote.books import Books, BooksInMemory
 from brusle.victims.remote.errands import Errand, Sleep, Wire
 from brusle.victims.remote.pace import Pacer
 from brusle.victims.remote.service import Images, Service
-from brusle.victims.remote.terms import Terms
 from brusle.victims.remote.transport import Transport
 from brusle.victims.remote.trials import Trial, trial
 from brusle.vocabulary import Vocabulary

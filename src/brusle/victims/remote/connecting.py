@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import torch
 
+from brusle.terms import Terms
 from brusle.victims.remote import loops
 from brusle.victims.remote.authorisation import require_authorised
 from brusle.victims.remote.client import RemoteVictim, hang_up
 from brusle.victims.remote.errands import Sleep
 from brusle.victims.remote.service import Failure, Response, Service
-from brusle.victims.remote.terms import Terms
 from brusle.victims.remote.transport import Transport
 from brusle.victims.remote.tries import unavailable
 

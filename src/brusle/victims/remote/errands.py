@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from brusle.books import Books
 from brusle.errors import VictimUnavailable
 from brusle.replies import Reply
-from brusle.victims.remote.books import Books
+from brusle.terms import Terms
 from brusle.victims.remote.pace import Pacer
 from brusle.victims.remote.service import Call, Failure, Images, Response, Service
-from brusle.victims.remote.terms import Terms
 from brusle.victims.remote.transport import Transport, refuse_redirect
 from brusle.victims.remote.tries import Booking, Waits, unavailable
 

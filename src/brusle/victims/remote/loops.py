@@ -17,11 +17,20 @@ def shared() -> asyncio.AbstractEventLoop:
     global _loop
     with _lock:
         if _loop is None:
-            _loop = asyncio.new_event_loop()
+            _loop = _new_loop()
             _loop.set_default_executor(ThreadPoolExecutor(_ASIDE, "brusle-aside"))
             run = _loop.run_forever
             threading.Thread(target=run, name="brusle-remote", daemon=True).start()
         return _loop
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """A quick one where there is one: the loop is what every image passes."""
+    try:
+        import uvloop
+    except ImportError:  # as on Windows
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 def is_mine(loop: asyncio.AbstractEventLoop) -> bool:

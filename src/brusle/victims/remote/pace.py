@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 
-from brusle.victims.remote.terms import Pace
+from brusle.terms import Pace
 
 MARGIN = 0.1  # seconds by which images may overtake each other on their way
 

@@ -18,6 +18,7 @@ import torch
 
 from brusle.names import Name
 from brusle.replies import Reply
+from brusle.terms import Pace, Terms, parse_price
 from brusle.victims.options import take_classes, whole_framing
 from brusle.victims.remote.authorisation import check_url
 from brusle.victims.remote.connecting import Unconnected
@@ -39,7 +40,6 @@ from brusle.victims.remote.service import (
     png,
 )
 from brusle.victims.remote.template import EACH, PLACEHOLDER, Template, folder_of
-from brusle.victims.remote.terms import Pace, Terms, parse_price
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 

@@ -24,9 +24,9 @@ from pydantic_core import PydanticCustomError
 from brusle.errors import InputError
 from brusle.names import hint
 from brusle.scores import MISSING, Gives, Output
+from brusle.terms import Pace, parse_price
 from brusle.text import brief, shown
 from brusle.victims.remote.options import as_aliases, parse_missing
-from brusle.victims.remote.terms import Pace, parse_price
 from brusle.yaml_files import read_yaml
 
 EACH = "$each"

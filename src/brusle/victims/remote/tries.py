@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 
+from brusle.books import Books, Outcome
 from brusle.errors import VictimUnavailable
-from brusle.victims.remote.books import Books, Outcome
+from brusle.terms import Terms
 from brusle.victims.remote.masking import masked
 from brusle.victims.remote.service import Failure
-from brusle.victims.remote.terms import Terms
 
 _FIRST, _LONGEST = 0.5, 30.0  # seconds that are waited at most the first time, and any time
 _NONSENSE = 2  # times that nonsense is asked for again
