@@ -41,6 +41,7 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/engines.py
 	$(BIN)/python benchmarks/effectiveness.py
 	$(BIN)/python benchmarks/zoo.py
+	$(BIN)/python benchmarks/remote.py
 	$(BIN)/python benchmarks/comparison.py
 
 $(VENV)/.installed: pyproject.toml constraints.txt

@@ -47,12 +47,7 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 def _from_3(connection: sqlite3.Connection) -> None:
     """0.1: a victim's name held its defences, and settings were known by ``repr(attack)``."""
-    facts = connection.execute("SELECT * FROM about").fetchall()
-    settings = connection.execute("SELECT * FROM settings").fetchall()
-    described = [columns for _, *columns in settings]
-    require_unchanged(facts, "fact")
-    require_unchanged(described, "setting")
-    require_text([*facts, *described])
+    facts, settings = _unchanged(connection)
     now = _about_from_3({name: _read(text, f"fact {name!r}") for name, text, _ in facts})
     connection.execute("DELETE FROM about")
     connection.executemany(
@@ -69,12 +64,7 @@ def _from_3(connection: sqlite3.Connection) -> None:
 
 def _from_4(connection: sqlite3.Connection) -> None:
     """0.2 before lists of labels: no vocabulary, and one kind of success."""
-    facts = connection.execute("SELECT * FROM about").fetchall()
-    settings = connection.execute("SELECT * FROM settings").fetchall()
-    described = [columns for _, *columns in settings]
-    require_unchanged(facts, "fact")
-    require_unchanged(described, "setting")
-    require_text([*facts, *described])
+    facts, settings = _unchanged(connection)
     news: dict[str, Any] = {"format": "brusle-results-5"}
     if len(facts) > 1:  # something has begun
         news |= {"vocabulary": [], "labels_from": "data"}
@@ -91,6 +81,17 @@ def _from_4(connection: sqlite3.Connection) -> None:
             "UPDATE settings SET description = ?, checksum = ? WHERE id = ?",
             (*with_checksum(key, said)[1:], number),
         )
+
+
+def _unchanged(connection: sqlite3.Connection) -> tuple[list[Any], list[Any]]:
+    """Facts and settings as they were stored; raises if they were changed since."""
+    facts = connection.execute("SELECT * FROM about").fetchall()
+    settings = connection.execute("SELECT * FROM settings").fetchall()
+    described = [columns for _, *columns in settings]
+    require_unchanged(facts, "fact")
+    require_unchanged(described, "setting")
+    require_text([*facts, *described])
+    return facts, settings
 
 
 def _about_from_3(facts: Mapping[str, Any]) -> dict[str, Any]:
