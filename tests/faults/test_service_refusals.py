@@ -4,6 +4,7 @@ import re
 import socket
 from pathlib import Path
 
+import anyio
 import entry
 import numpy as np
 import pytest
@@ -29,6 +30,12 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         made.append(address)
         raise OSError("no packet leaves this test")
 
+    async def connect_tcp(remote_host: str, remote_port: int, **_: object) -> None:
+        made.append((remote_host, remote_port))
+        raise OSError("no packet leaves this test")
+
+    # the event loop may be one that asks no socket of Python's
+    monkeypatch.setattr(anyio, "connect_tcp", connect_tcp)
     monkeypatch.setattr(socket.socket, "connect", connect)
     monkeypatch.setattr(socket.socket, "connect_ex", connect)
     return made
