@@ -33,7 +33,8 @@ def tamper(folder: Path, table: str, where: str = "TRUE", sums: bool = True, **c
                 if sums:
                     summed = [n for n in columns if n not in ("id", "checksum")]
                     new["checksum"] = checksum(*(new[name] for name in summed))
-                keys = {"settings": ["id"], "rows": ["setting", "problem"]}
+                both = ["setting", "problem"]
+                keys = {"settings": ["id"], "rows": both, "traces": both}
                 key = keys.get(table, columns[:1])
                 marks = ", ".join(f"{name} = ?" for name in new)
                 same = " AND ".join(f"{name} = ?" for name in key)

@@ -213,14 +213,15 @@ class Stage:
         self._make_room(batch)
         feedback = self._feedback(batch, answers)
         search.tell(step, feedback)
-        self._show(batch, candidates, feedback)
         loss, reached = self._judge(batch, candidates, feedback)
         if not self.behaviour.checks_initial:
             reached = reached & ~initial
         best = loss < batch.best_loss
         if self.behaviour.returns_last:
             best = ~loss.isnan() & returnable
-        batch.remember(candidates, loss, answers.values, best | reached)
+        best = best | reached
+        self._show(batch, candidates, feedback, loss, best)
+        batch.remember(candidates, loss, answers.values, best)
         batch.step = step + 1
         success = reached.cpu()
         self.result.reached[batch.at[success]] = True
@@ -259,12 +260,30 @@ class Stage:
             traits(self.oracle.victim).randomised,
         )
 
-    def _show(self, batch: _Batch, candidates: Candidates, feedback: Feedback) -> None:
+    def _show(
+        self,
+        batch: _Batch,
+        candidates: Candidates,
+        feedback: Feedback,
+        loss: Tensor,
+        kept: Tensor,
+    ) -> None:
         """Hand the round to whoever watches."""
         if self.session.on_round is not None:
             rows = batch.rows.clone()  # in the batch, others will take their places
             self.session.on_round(
-                Round(self.attack, batch.search, rows, batch.step, candidates, feedback)
+                Round(
+                    self.attack,
+                    batch.search,
+                    rows,
+                    batch.step,
+                    candidates,
+                    feedback,
+                    loss,
+                    kept,
+                    queries=self.oracle.ledger.attack[rows],
+                    number=self.session.searches - 1,
+                )
             )
 
     def _judge(

@@ -16,3 +16,4 @@ QUERIES = 300
 TARGETS = 1  # classes to reach, of each image
 LIMIT = 100  # images
 FORMATS = ("oip", "tfserving", "google-vision", "rekognition", "json")  # of `brusle serve`
+FILM = 6.0  # seconds of `brusle film`

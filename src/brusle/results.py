@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from brusle.ledger import Ledger
+from brusle.notebooks import html_of
 from brusle.outcomes import ANSWERED, ATTACKED, HIT, ROBUST, Status, share
 from brusle.problems import Problems, changed_pixels
+from brusle.tracing import Trace
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class AttackResult:
         errors: image number to reason, for the statuses "error" and "unverified".
         found_by: which attack of an ensemble was successful; empty otherwise.
         seconds: wall-clock time.
+        traces: image number to what the search found on its way, if that was asked for.
     """
 
     problems: Problems
@@ -88,6 +91,7 @@ class AttackResult:
     errors: dict[int, str] = field(default_factory=dict)
     found_by: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    traces: dict[int, Trace] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.found_by = self.found_by or [""] * len(self)
@@ -139,6 +143,9 @@ class AttackResult:
 
     def _is(self, *statuses: Status) -> Tensor:
         return torch.tensor([status in statuses for status in self.status], dtype=torch.bool)
+
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
     def __repr__(self) -> str:
         counts = {s: self.status.count(s) for s in dict.fromkeys(self.status)}

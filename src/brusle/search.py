@@ -41,6 +41,8 @@ class Behaviour:
         resumes_at: the step that a warm start takes: the last of an initialisation that it makes
             superfluous, or the first of one that goes on.
         goes_on: problems are worked on when they are broken, too.
+        believes: what the search believes of each pixel (`Search.belief`), in the words of the
+            attack's paper; empty if it keeps no such number.
     """
 
     needs: Needs = "scores"
@@ -51,6 +53,7 @@ class Behaviour:
     checks_initial: bool = True
     resumes_at: int = 0
     goes_on: bool = False
+    believes: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,13 @@ class Search(Rows):
         """
         return None
 
+    def belief(self) -> Tensor:
+        """``(n, h * w)``: what was learned about each pixel, for whoever watches.
+
+        Only searches of attacks that say what it is (`Behaviour.believes`) need it.
+        """
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class Round:
@@ -121,6 +131,11 @@ class Round:
         step: ``(n,)`` queries that the search had spent on them before.
         candidates: what was asked.
         feedback: what was answered.
+        loss: ``(n,)`` by which candidates are the best so far: that of the feedback or, of an
+            attack that shrinks, the number of changed pixels; NaN where that is none.
+        kept: ``(n,)`` bool: the candidate is what the search would now return.
+        queries: ``(n,)`` queries of the attack that are booked to each problem by now, on the CPU.
+        number: which search of the session it is, from 0.
     """
 
     attack: SearchAttack
@@ -129,6 +144,10 @@ class Round:
     step: Tensor
     candidates: Candidates
     feedback: Feedback
+    loss: Tensor
+    kept: Tensor
+    queries: Tensor
+    number: int
 
 
 class Attack(Protocol):

@@ -30,9 +30,10 @@ from brusle.outcomes import Status
 from brusle.problems import Edits, Problems, changed_pixels, flatten_pixels
 from brusle.results import AttackInfo, AttackResult
 from brusle.rng import Purpose
-from brusle.scores import ABSENT, widened
+from brusle.scores import ABSENT, Scores, widened
 from brusle.search import Attack, Round, SearchAttack
 from brusle.starting import Starts
+from brusle.tracer import OnImproved, Tracer
 from brusle.verify import verify
 from brusle.victim import Victim, check_eot, check_shape, traits
 
@@ -75,6 +76,8 @@ def run(
     all_may_fail: bool = False,
     memory: Memory | None = None,
     success: Success = "top1",
+    trace: bool = False,
+    on_improved: OnImproved | None = None,
 ) -> AttackResult:
     """Attack all ``problems``; the result does not depend on ``batch_size`` or their order.
 
@@ -96,6 +99,9 @@ def run(
         all_may_fail: if no clean image can be classified, return errors instead of raising.
         memory: answers of an interrupted run, which need not be asked for again.
         success: what counts as one, see `brusle.goals.Goal`.
+        trace: keep what the searches find on their way, in ``traces`` of the result.
+        on_improved: called with the number of a problem and each improvement of its trace as it is
+            found, before the round that it is of is shown; traces are kept then.
     """
     began = time.monotonic()
     attack.check(problems)
@@ -110,6 +116,8 @@ def run(
         session = Session(attack, oracle, problems, seed, all_may_fail, success)
         session.on_progress, session.on_settled = on_progress, on_settled
         session.on_round = on_round
+        if trace or on_improved is not None:
+            session.on_round = session.traced(on_round, on_improved)
         try:
             attack.conduct(session)
             result = session.finish()
@@ -135,6 +143,7 @@ class Session:
         success: what counts as one.
         listed: ``(n, classes)`` bool: which labels the answer to each clean image names; None where
             no success depends on it.
+        searches: how many have begun.
         on_progress: as in `run`; so are ``on_settled`` and ``on_round``.
     """
 
@@ -162,6 +171,8 @@ class Session:
         self._settled = torch.zeros_like(self.alive)
         self._stage: Stage | None = None
         self._asks = True
+        self.searches = 0
+        self._tracer: Tracer | None = None
 
     # what an attack of several searches does
 
@@ -193,6 +204,7 @@ class Session:
         rows = self.unbroken if rows is None else rows
         limit = attack.queries if answers is None else answers * self.oracle.eot
         self.oracle.allow(rows, limit)
+        self.searches += 1
         self._stage = Stage(self, attack, rows, restart, warm, from_best, on_finished)
         found = self._stage.run()
         self._stage = None
@@ -304,10 +316,23 @@ class Session:
         for row, reason in verdict.unanswered.items():
             self.fail(row, reason)
         self._settled[rows] = True
+        self._keep_traces(rows.tolist())
         if self.on_settled is not None and len(rows):
             self.on_settled(self.outcome, rows.tolist())
 
     # what `run` and the batching do
+
+    def traced(self, on_round: OnRound | None, on_improved: OnImproved | None = None) -> OnRound:
+        """An ``on_round`` that also keeps traces; arguments as in `run`."""
+        clean = Scores(self.outcome.scores.clone(), self.oracle.meaning)
+        tracer = self._tracer = Tracer(self.problems, clean, on_improved)
+
+        def both(seen: Round) -> None:
+            tracer.note(seen)
+            if on_round is not None:
+                on_round(seen)
+
+        return both
 
     def finish(self) -> AttackResult:
         """Settle what is not settled yet."""
@@ -349,6 +374,11 @@ class Session:
                 remaining=int((self.attack.queries - spent)[unfinished].sum()),
             )
         )
+
+    def _keep_traces(self, rows: list[int]) -> None:
+        if self._tracer is not None:
+            found = {row: self._tracer.finish(row, self.outcome) for row in rows}
+            self.outcome.traces |= {row: one for row, one in found.items() if one is not None}
 
     def _settle_finished(self) -> None:
         if self._stage is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 from driving import Driven
-from models import random_images
+from models import integer_model, own_labels, random_images
 
 from brusle import rng
 from brusle.attacks import PixelBandit
@@ -23,7 +23,7 @@ from brusle.attacks.pixel_bandit.swaps import SwapModel, SwapProposals, Swaps, c
 from brusle.errors import InputError
 from brusle.problems import Edits, Problems
 from brusle.scores import Meaning, Scores
-from brusle.search import Feedback
+from brusle.search import Feedback, Round
 
 Element = tuple[int, int]  # pixel, and number of its colour
 
@@ -657,6 +657,39 @@ def test_swaps_do_not_doubt_a_randomised_victim() -> None:
         noisy(search, 1.0, 30, varies)
         found.append((search.best_pixel, search.best_colour))
     assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][1], found[1][1])
+
+
+def test_the_effects_that_a_watcher_sees_are_those_of_a_search_that_is_told_the_same() -> None:
+    shape = (3, 8, 6)
+    model, image = integer_model(shape, 5), random_images(1, shape, seed=2)
+    label, aim = own_labels(model, image), model.function(image).argmin(1)
+    attack, seen = PixelBandit(pixels=3, queries=40), {}
+
+    def watch(one: Round) -> None:
+        seen[int(one.queries[0])] = (one.search.expected_effects().clone(), one.search.belief())
+
+    attack(model.victim(), image, label, aim, on_round=watch)
+    problems = Problems.make(image, label, aim)
+    search = Driven(attack.start(problems, 0, 0), 1)
+    assert len(seen) > 9
+    for effects, belief in seen.values():
+        edits = search.ask()
+        scores = model.function(edits.render(problems.flat_images, shape))
+        loss = -scores.double().log_softmax(1)[:, int(aim)]
+        search.tell(Feedback(loss, scores.argmax(1) == aim, Scores(scores)))
+        assert effects.shape == (1, 8, 48) and torch.equal(effects, search.expected_effects())
+        assert torch.equal(belief, effects.nan_to_num(-9).amax(1))
+
+
+def test_nothing_is_expected_of_the_colour_that_a_pixel_has() -> None:
+    white = torch.ones(1, 1, 4, 4)
+    model = integer_model((1, 4, 4), 3)
+    seen = []
+    attack = PixelBandit(2, 5, initial=5)
+    attack(model.victim(), white, own_labels(model, white), on_round=seen.append)
+    black, own = seen[-1].search.expected_effects()[0]
+    assert seen[-1].search.prior.colours.tolist() == [[0], [1]]
+    assert bool(own.isnan().all()) and torch.equal(seen[-1].search.belief()[0], black)
 
 
 def test_bad_options() -> None:

@@ -16,6 +16,7 @@ from brusle.results import AttackResult
 from brusle.scores import Loss, Meaning
 from brusle.search import Attack, Behaviour, Round, Search
 from brusle.session import Progress, Session, run
+from brusle.tracing import Improvement
 
 # walks from an adversarial image towards the original, by labels alone
 DECISION_BASED = Behaviour(needs="labels", dense=True, shrinks=True, needs_start=True)
@@ -57,6 +58,8 @@ class BaseAttack:
         success: Success = "top1",
         on_progress: Callable[[Progress], None] | None = None,
         on_round: Callable[[Round], None] | None = None,
+        trace: bool = False,
+        on_improved: Callable[[int, Improvement], None] | None = None,
     ) -> AttackResult:
         """Attack ``images`` and return one result per image.
 
@@ -78,6 +81,9 @@ class BaseAttack:
                 or ``"new"`` (what is on top was not in the list of the clean image).
             on_progress: called whenever images finish.
             on_round: called with what was asked and answered, round by round.
+            trace: keep what the search finds on its way, in ``traces`` of the result.
+            on_improved: called with the number of an image and each improvement of its trace as it
+                is found, the clean image first.
         """
         attack = cast(Attack, self)
         problems = Problems.make(images, labels, targets, ids, starts)
@@ -95,6 +101,8 @@ class BaseAttack:
             success=success,
             on_progress=on_progress,
             on_round=on_round,
+            trace=trace,
+            on_improved=on_improved,
         )
 
 

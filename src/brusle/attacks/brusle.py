@@ -97,7 +97,10 @@ class BruSLe(SparseAttack):
         """The authors' code looks at no label at first, and returns its last candidate."""
         reference = self.variant == "reference"
         return Behaviour(
-            returns_last=reference, checks_initial=not reference, resumes_at=self.initial - 1
+            returns_last=reference,
+            checks_initial=not reference,
+            resumes_at=self.initial - 1,
+            believes="theta",
         )
 
     def wants_start(self, targeted: bool) -> bool:
@@ -125,13 +128,21 @@ class BruSLe(SparseAttack):
             return 0.3
         return 0.15 if pixels <= 128 * 128 else 0.05
 
+    def synthetic(self, problems: Problems, seed: int, restart: int = 0) -> SyntheticImage:
+        """The image x' of each problem, which follows from options, seed and problem alone.
+
+        The map M is its `SyntheticImage.dissimilarity`.
+        """
+        fixed = self.variant == "reference"
+        ids = torch.zeros_like(problems.ids) if fixed else problems.ids
+        stream = rng.streams(0, ids) if fixed else rng.streams(seed, ids, restart)
+        return palettes.draw(self.palette, problems, stream, self.colours)
+
     def start(self, problems: Problems, seed: int, restart: int) -> Search:
         """Draw x' and M; nothing else is known yet."""
         n, (_, h, w) = len(problems), problems.shape
         stream = rng.streams(seed, problems.ids, restart)
-        fixed = rng.streams(0, torch.zeros_like(problems.ids))
-        paint = stream if self.variant == "paper" else fixed
-        synthetic = palettes.draw(self.palette, problems, paint, self.colours)
+        synthetic = self.synthetic(problems, seed, restart)
         m = synthetic.dissimilarity(problems)
         if not self.dissimilarity:
             m = torch.ones_like(m)  # every pixel is equally dissimilar
@@ -214,6 +225,10 @@ class _BruSLeSearch(Search):
         self.useful = _dissimilar(self.m, self.settings.colours).sum(1)
         self.weight = self.theta * self.m
         return edits
+
+    def belief(self) -> Tensor:
+        """Theta, the largest of a pixel's colours."""
+        return self.theta.view(len(self.theta), -1, self.settings.colours).amax(2)
 
     def _initialise(self, rows: Tensor, step: Tensor) -> Tensor:
         """B pixels each, uniformly, in random ones of their colours."""

@@ -109,7 +109,9 @@ def open_picture(path: str | Path, channels: int = 3) -> Image.Image:
         raise DataError(f"cannot open {path}: {error.strerror}") from error
 
 
-def decode_picture(file: IO[bytes], name: str | Path, channels: int = 3) -> Image.Image:
+def decode_picture(
+    file: IO[bytes], name: str | Path, channels: int = 3, most: int | None = None
+) -> Image.Image:
     """An encoded image as a picture of 8-bit levels, upright, not framed yet.
 
     The orientation that EXIF gives is applied, 16-bit numbers become the nearest 8-bit level, and
@@ -120,6 +122,7 @@ def decode_picture(file: IO[bytes], name: str | Path, channels: int = 3) -> Imag
         file: any format that Pillow reads.
         name: what it is called, for messages.
         channels: 1 is grey, 3 is RGB, 4 is RGB with the alpha channel.
+        most: most pixels that it may have; None is what Pillow takes to be no bomb.
     """
     if channels not in _MODES:
         raise InputError(f"the victim takes {channels} channels, which no image file has")
@@ -127,6 +130,11 @@ def decode_picture(file: IO[bytes], name: str | Path, channels: int = 3) -> Imag
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(file, formats=_formats()) as opened:
+                if most is not None and opened.width * opened.height > most:
+                    raise DataError(
+                        f"{name} has {opened.height} x {opened.width} pixels, above the limit of "
+                        f"{most}: make it smaller first"
+                    )
                 picture = _decode(opened, name, channels)
     except BrusleError:
         raise

@@ -34,7 +34,7 @@ from brusle.search import Attack, Needs
 from brusle.text import storable
 from brusle.victim import Traits, Victim, traits
 
-FORMAT = "brusle-results-5"
+FORMAT = "brusle-results-6"
 GoalName = Literal["untargeted", "targeted"]
 Shape = tuple[PositiveInt, PositiveInt, PositiveInt]
 

@@ -73,7 +73,7 @@ class PixelBandit(SparseAttack):
     @property
     def behaviour(self) -> Behaviour:
         """A warm start takes the place of all random masks."""
-        return Behaviour(resumes_at=self.initial - 1)
+        return Behaviour(resumes_at=self.initial - 1, believes="effect")
 
     def loss_for(self, targeted: bool, meaning: Meaning) -> Loss:
         """Cross-entropy, which falls as the log-odds rise; the margin on lists of labels."""

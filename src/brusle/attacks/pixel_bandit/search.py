@@ -84,6 +84,10 @@ class Bandit(Search):
         """``(n, B)``: which of `Prior.colours` they have."""
         return self.best.mask.colour
 
+    def belief(self) -> Tensor:
+        """The expected effect on the log-odds of every pixel in the colour that has the largest."""
+        return self.expected_effects().nan_to_num(nan=-torch.inf).amax(1)
+
     def expected_effects(self) -> Tensor:
         """``(n, k, pixels)``: the posterior mean of the effect of every pixel in every colour.
 

@@ -13,18 +13,20 @@ from brusle.answers import SEVERAL
 from brusle.evaluation.record import Row
 from brusle.evaluation.running.shards import Shard, ShardSupply
 from brusle.evaluation.storing.rows import rows_of
+from brusle.evaluation.storing.traces import pack
 from brusle.results import AttackResult
 from brusle.session import Progress, run
 from brusle.victim import Victim
 
+Traces = dict[int, bytes]  # packed, by the id of their problem
 _BATCHES = 4  # in a local shard: few enough to be small, enough to keep the batch full
 
 
 class Sink(Protocol):
     """Where rows go."""
 
-    def keep(self, shard: Shard, rows: list[Row]) -> None:
-        """These rows of a shard are final; they are durable when this returns."""
+    def keep(self, shard: Shard, rows: list[Row], traces: Traces) -> None:
+        """These rows of a shard are final; they and their traces are durable when this returns."""
 
     def show(self, shard: Shard, progress: Progress) -> None:
         """How far a shard is, every now and then."""
@@ -49,13 +51,15 @@ class Local:
 def attack(
     victim: Victim,
     shard: Shard,
-    on_rows: Callable[[list[Row]], None],
+    on_rows: Callable[[list[Row], Traces], None],
     on_progress: Callable[[Progress], None] | None = None,
 ) -> None:
     """Attack the problems of one shard."""
 
     def settled(result: AttackResult, which: list[int]) -> None:
-        on_rows(rows_of(result, which, shard.names))
+        ids = shard.problems.ids.tolist()
+        traces = {ids[i]: pack(result.traces.pop(i)) for i in which if i in result.traces}
+        on_rows(rows_of(result, which, shard.names), traces)
 
     run(
         shard.attack,
@@ -69,4 +73,5 @@ def attack(
         all_may_fail=len(shard) < SEVERAL,
         memory=shard.memory,
         success=shard.setting.success,
+        trace=shard.trace,
     )

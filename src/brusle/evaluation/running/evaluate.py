@@ -46,6 +46,7 @@ def evaluate(
     replay: str | Path | None = None,
     engine: Engine | None = None,
     retry_errors: bool = False,
+    trace: bool = False,
     on_progress: OnSetting | Literal["auto"] | None = "auto",
     on_warning: OnWarning | None = None,
 ) -> Run:
@@ -84,6 +85,8 @@ def evaluate(
         engine: who does the work: this process if None, or `brusle.Ray` for several.
         retry_errors: run errors and unverified results again that are stored. What failed for the
             victim's trouble (`brusle.trouble`) is run again in any case.
+        trace: also store what each search finds on its way (`Run.trace`), a few kilobytes each, of
+            the attacks that this call runs.
         on_progress: called after every round with a setting and its `Progress`, which counts what
             is stored. ``"auto"`` draws bars on standard error if that is a terminal or a notebook.
         on_warning: called before the first attack, once for each thing that is plainly wrong with
@@ -118,6 +121,7 @@ def evaluate(
         replay=replay,
         engine=engine,
         retry_errors=retry_errors,
+        trace=trace,
         on_progress=on_progress,
         on_warning=on_warning,
     )

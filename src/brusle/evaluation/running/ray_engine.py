@@ -180,7 +180,7 @@ class _Crew:
         """Store the next rows of a worker, or see to it that another does its work."""
         task, errors = self._busy[stream], self._ray.exceptions
         try:
-            rows = self._ray.get(next(stream))
+            rows, traces = self._ray.get(next(stream))
         except StopIteration:
             del self._busy[stream]
             return
@@ -192,7 +192,7 @@ class _Crew:
             del self._busy[stream]
             self._retry(task, error)
             return
-        self._sink.keep(task.shard, rows)
+        self._sink.keep(task.shard, rows, traces)
         task.add(rows)
         self._sink.show(task.shard, task.progress)
 

@@ -11,7 +11,7 @@ import torch
 
 from brusle.errors import InputError
 from brusle.evaluation.record import Row
-from brusle.evaluation.running.engines import attack
+from brusle.evaluation.running.engines import Traces, attack
 from brusle.evaluation.running.shards import Shard
 from brusle.evaluation.running.victim import VictimSpec
 from brusle.version import __version__
@@ -36,13 +36,15 @@ class Order:
     version: str
 
 
+Finished = tuple[list[Row], Traces]
+
 _OPEN: dict[str, Victim] = {}  # the victim of the evaluation that this worker serves
 
 
-def work(order: Order, shard: Shard) -> Iterator[list[Row]]:
-    """Attack a shard, and hand over rows as they become final."""
+def work(order: Order, shard: Shard) -> Iterator[Finished]:
+    """Attack a shard, and hand over rows and traces as they become final."""
     victim = open_once(order)
-    queue: SimpleQueue[list[Row] | BaseException | None] = SimpleQueue()
+    queue: SimpleQueue[Finished | BaseException | None] = SimpleQueue()
     job = threading.Thread(target=_fill, args=(queue.put, victim, shard), daemon=True)
     job.start()
     while (item := queue.get()) is not None:
@@ -52,10 +54,10 @@ def work(order: Order, shard: Shard) -> Iterator[list[Row]]:
 
 
 def _fill(
-    deliver: Callable[[list[Row] | BaseException | None], None], victim: Victim, shard: Shard
+    deliver: Callable[[Finished | BaseException | None], None], victim: Victim, shard: Shard
 ) -> None:
     try:
-        attack(victim, shard, deliver)
+        attack(victim, shard, lambda rows, traces: deliver((rows, traces)))
     except BaseException as error:
         deliver(error)
     deliver(None)

@@ -36,12 +36,12 @@ class Recorder:
         self._vocabulary, self._lock = vocabulary, threading.Lock()
         self._tallies = {left.setting.key: _Tally(left) for left in unfinished}
 
-    def keep(self, shard: Shard, rows: list[Row]) -> None:
-        """Store rows of a shard."""
+    def keep(self, shard: Shard, rows: list[Row], traces: dict[int, bytes]) -> None:
+        """Store rows of a shard, and their traces by problem."""
         with self._lock:
             if self._vocabulary is not None:
                 note_vocabulary(self._store, self._vocabulary)
-            self._store.add_rows(shard.setting.number, rows)
+            self._store.add_rows(shard.setting.number, rows, traces)
             if self._pending is not None:
                 self._pending.forget(shard.setting.key, [row.problem for row in rows])
             self._tallies[shard.setting.key].add(shard, rows)

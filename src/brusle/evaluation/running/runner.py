@@ -51,6 +51,7 @@ def run_plan(
     replay: str | Path | None = None,
     engine: Engine | None = None,
     retry_errors: bool = False,
+    trace: bool = False,
     on_progress: OnSetting | Literal["auto"] | None = "auto",
     on_warning: OnWarning | None = None,
 ) -> Run:
@@ -79,7 +80,8 @@ def run_plan(
                 workload.manifest.write(folder / "pairs.json")
             images = [image for left in unfinished for image in left.images(workload)]
             look_first(store, victim, workload, images, plan.seeds[0], batch_size, on_warning)
-            supply = ShardSupply(spec, victim, unfinished, workload, starting, batch_size, pending)
+            source = (unfinished, workload, starting)
+            supply = ShardSupply(spec, victim, *source, batch_size, pending, trace)
             with told(on_progress) as tell:
                 recorder = Recorder(store, unfinished, pending, tell, traits(victim).vocabulary)
                 engine.run(supply, recorder)

@@ -32,6 +32,7 @@ class Shard:
         problems: the problems.
         names: what their images are called.
         batch_size: most images in one call of the victim.
+        trace: keep what the searches find on their way.
         memory: answers of an interrupted run, for engines that work in this process.
     """
 
@@ -41,6 +42,7 @@ class Shard:
     problems: Problems
     names: tuple[str, ...]
     batch_size: int
+    trace: bool = False
     memory: Memory | None = None
 
     def __len__(self) -> int:
@@ -127,6 +129,7 @@ class ShardSupply:
         starting: starting images, for the attacks that want them.
         batch_size: most images in one call of the victim.
         pending: answers of an interrupted run; None if none are kept.
+        trace: keep what the searches find on their way.
     """
 
     spec: VictimSpec
@@ -136,6 +139,7 @@ class ShardSupply:
     starting: StartingImages
     batch_size: int
     pending: Pending | None = None
+    trace: bool = False
 
     def shards(self, most: int, at_least: int = 1, remembered: bool = False) -> Iterator[Shard]:
         """The shards, one after the other; images are read when their shard is asked for.
@@ -164,7 +168,8 @@ class ShardSupply:
         if left.attack.wants_start(goal == "targeted"):
             problems = replace(problems, starts=self.starting.choose(problems))
         names = tuple(self.workload.names(goal, rows))
-        return Shard(number, left.setting, left.attack, problems, names, self.batch_size)
+        what = (left.setting, left.attack, problems, names)
+        return Shard(number, *what, self.batch_size, self.trace)
 
 
 def _portions(

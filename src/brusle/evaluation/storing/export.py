@@ -127,6 +127,28 @@ def export_npz(folder: str | Path, path: str | Path, data: Data | None = None) -
     return len(rows)
 
 
+def export_traces(folder: str | Path, path: str | Path) -> int:
+    """Write what searches found on their way, a line of JSON each; return how many.
+
+    Args:
+        folder: the run folder; raises if it has no traces.
+        path: the file, ``.jsonl``.
+    """
+    require_ending(path, [".jsonl"])
+    run = Run.open(folder)
+    with run.store, written(path) as place, place.open("w", encoding="utf-8") as file:
+        count = 0
+        for setting in run.settings:
+            for row in run.stored(setting):
+                trace = run.trace(setting, row)
+                if trace is not None:
+                    file.write(json.dumps(as_dict(setting, row) | trace.as_dict()) + "\n")
+                    count += 1
+        if not count:
+            raise InputError(f"{folder} has no traces: `brusle evaluate --trace` keeps them")
+    return count
+
+
 def _edits(row: Row, shape: tuple[int, int, int]) -> list[dict[str, Any]]:
     """Where the changed pixels are, and what they have become."""
     positions, colours = (part.tolist() for part in edits_of(row, shape))

@@ -24,7 +24,7 @@ from brusle.database import (
     with_checksum,
 )
 from brusle.evaluation.record import FORMAT, canonical, defaults, described_as
-from brusle.evaluation.storing.schema import require_sound
+from brusle.evaluation.storing.schema import TABLES, TRACES, require_sound
 
 _UNREADABLE = (SyntaxError, ValueError, TypeError, LookupError, RecursionError, MemoryError)
 _CLASSES = {kind.__name__: kind for kind in (*ATTACKS.values(), Ensemble, Minimal, Restarts)}
@@ -40,9 +40,14 @@ def migrate(connection: sqlite3.Connection) -> None:
 
     What is damaged is refused first: a migrated store has new checksums, which would hide it.
     """
-    require_sound(connection)
+    require_old(connection)
     while (found := stated_format(connection)) != FORMAT:
         _STEPS[found or ""](connection)
+
+
+def require_old(connection: sqlite3.Connection) -> None:
+    """Raise unless these are the tables of an older store, whole and in order."""
+    require_sound(connection, TABLES)  # which had no traces
 
 
 def _from_3(connection: sqlite3.Connection) -> None:
@@ -81,6 +86,15 @@ def _from_4(connection: sqlite3.Connection) -> None:
             "UPDATE settings SET description = ?, checksum = ? WHERE id = ?",
             (*with_checksum(key, said)[1:], number),
         )
+
+
+def _from_5(connection: sqlite3.Connection) -> None:
+    """0.2 before traces."""
+    connection.execute(TRACES.strip().rstrip(";"))
+    connection.execute(
+        "INSERT OR REPLACE INTO about VALUES (?, ?, ?)",
+        with_checksum("format", json.dumps("brusle-results-6")),
+    )
 
 
 def _unchanged(connection: sqlite3.Connection) -> tuple[list[Any], list[Any]]:
@@ -190,4 +204,5 @@ def _read(text: str, what: str) -> Any:
 _STEPS: dict[str, Callable[[sqlite3.Connection], None]] = {
     "brusle-results-3": _from_3,
     "brusle-results-4": _from_4,
+    "brusle-results-5": _from_5,
 }

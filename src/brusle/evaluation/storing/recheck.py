@@ -1,9 +1,9 @@
 """A stored evaluation, looked at again: is every row as it was stored, does every success hold?
 
 Every row, whatever its status, must fit its checksum, its problem and its setting, and its columns
-must agree with each other (`audit`). Each adversarial image is rebuilt from the original and the
-stored edits, must keep the pixel budget, get the answer that is stored, and reach its goal once
-more after a round trip through an 8-bit PNG.
+must agree with each other (`audit`); its trace, if there is one, must end at its final image. Each
+adversarial image is rebuilt from the original and the stored edits, must keep the pixel budget, get
+the answer that is stored, and reach its goal once more after a round trip through an 8-bit PNG.
 """
 
 from __future__ import annotations
@@ -18,27 +18,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from brusle import defences as defence_kinds
 from brusle import rng
-from brusle import victims as victim_kinds
 from brusle.answers import Answers
 from brusle.batching import default_batch_size
 from brusle.data import Data
 from brusle.data.fit import check_fit
-from brusle.errors import BrusleError, DataError, InputError
+from brusle.errors import BrusleError, InputError
 from brusle.evaluation.record import Row, Setting, StoredTraits
 from brusle.evaluation.storing.audit import RowAudit, setting_faults
-from brusle.evaluation.storing.rows import rebuild
+from brusle.evaluation.storing.opening import put_before, victim_of
+from brusle.evaluation.storing.rows import edits_of, rebuild
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import ExaminedRow
-from brusle.names import require_harmless
 from brusle.oracle import Oracle
 from brusle.scores import ABSENT
 from brusle.terms import Terms
 from brusle.verify import holds, image_fault, missed_goal, saved_as_png, top_of
 from brusle.victim import Victim, traits
 from brusle.victims import recorded, timed
-from brusle.victims.fingerprints import fingerprint
 
 _FRESH = -1  # a restart that no attack has: another noise than the run has seen
 _TOLERANCE = 0.01  # of scores: other hardware, other batches and half precision stay below
@@ -139,12 +136,8 @@ def recheck(
                 raise InputError("a replay asks nobody: leave --victim out, or --replay")
             model: Victim = recorded(None, folder, replay=True)
         else:
-            model = timed(_victim_of(run, victim, device, defences, terms), timeout)
-        _check_weights(run, model)
-        vocabulary = traits(model).vocabulary
-        if vocabulary is not None:
-            vocabulary.begin(run.about.vocabulary)
-        run.framed_for = model
+            model = timed(victim_of(run, victim, device, defences, terms), timeout)
+        put_before(run, model)
         shape = run.shape
         check_fit(run.originals.source, shape, model)
         size = batch_size or default_batch_size(shape, model.device)
@@ -158,44 +151,6 @@ def recheck(
             for start in range(0, len(found), size):
                 mismatches += _Batch(run, setting, model, found[start : start + size]).mismatches()
     return Recheck(model.name, traits(model).randomised, rows, checked, tuple(mismatches))
-
-
-def _victim_of(
-    run: Run,
-    victim: Any,
-    device: str,
-    defences: Sequence[str] | None,
-    terms: Terms | None,
-) -> Victim:
-    """The victim of a run, as `recheck` describes ``victim`` and ``defences``.
-
-    What only the run names is opened if that does no more than read data; see
-    `brusle.names.require_harmless`.
-    """
-    if victim is not None and not isinstance(victim, str):
-        return victim_kinds.as_victim(victim, device, terms)
-    stored, specs = run.about.victim, run.about.defences
-    if victim is None and ":" not in stored:
-        raise InputError(
-            f"the victim of the run, {stored!r}, was made in Python and cannot be opened by name: "
-            f"give --victim"
-        )
-    if victim is None:
-        require_harmless("the run", "victim", stored, victim_kinds.risk(stored))
-    if defences is None:
-        for spec in specs:
-            require_harmless("the run", "defence", spec, defence_kinds.risk(spec))
-    opened = victim_kinds.load_victim(victim or stored, device, terms)
-    return defence_kinds.defend(opened, specs if defences is None else defences)
-
-
-def _check_weights(run: Run, victim: Victim) -> None:
-    mine, stored = fingerprint(victim), run.about.weights
-    if mine != stored:
-        raise DataError(
-            f"{victim.name} has weights {mine or 'unknown'}, the run had {stored or 'unknown'}: "
-            f"give the victim of the run with --victim"
-        )
 
 
 def _mismatches_of_run(run: Run, victim: Victim) -> Iterator[Mismatch]:
@@ -237,6 +192,7 @@ class _Batch:
             if one.row is not None:
                 reasons[at] += self._audit.contradictions(one.row)
                 image = self._rebuilt(one.row, reasons[at])
+                reasons[at] += self._faults_of_trace(one.row)
                 if image is not None and one.row.status == "success":
                     images[at] = image
         missed = self._ask(images, reasons)
@@ -266,6 +222,20 @@ class _Batch:
             reasons.append(fault)
             return None
         return image
+
+    def _faults_of_trace(self, row: Row) -> Iterator[str]:
+        """A trace must be whole, and end at the final image of its row."""
+        try:
+            trace = self._run.trace(self._setting, row)
+            positions, levels = edits_of(row, self._run.shape)
+        except BrusleError as error:
+            yield str(error)
+            return
+        if trace is not None:
+            last = trace.improvements[-1]
+            same = np.array_equal(last.positions, positions)
+            if not same or not np.array_equal(last.levels, levels) or last.query > row.queries:
+                yield "its trace does not end at its final image"
 
     def _ask(self, images: dict[int, Tensor], reasons: dict[int, list[str]]) -> dict[int, str]:
         """Ask for each image; add what is wrong to ``reasons``, and return whose goal is missed."""

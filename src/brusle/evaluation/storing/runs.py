@@ -21,12 +21,15 @@ from brusle.evaluation.statistics import Flag, Summary, flags
 from brusle.evaluation.storing.manifest import Manifest, Originals, in_parts
 from brusle.evaluation.storing.rows import rebuild
 from brusle.evaluation.storing.store import Store
+from brusle.evaluation.storing.traces import unpack
 from brusle.ledger import COLUMNS, Ledger
 from brusle.names import require_harmless
+from brusle.notebooks import html_of
 from brusle.problems import Problems
 from brusle.results import AttackInfo, AttackResult
 from brusle.scores import widened
 from brusle.text import shown
+from brusle.tracing import Trace
 from brusle.victim import Victim
 
 _NAMELESS = "arrays"  # data that was given as arrays
@@ -95,6 +98,9 @@ class Run:
             return "\n  ".join(map(shown, [head, *self._lines()])) + ">"
         except BrusleError:  # closed, or no attack has begun
             return shown(f"<Run {where}, nothing to read>")
+
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
     def _lines(self) -> list[str]:
         """A line about each setting."""
@@ -243,6 +249,21 @@ class Run:
     def result(self, setting: Setting) -> AttackResult:
         """The result of one setting, rebuilt from its rows."""
         return _result(setting, self.stored(setting), self.originals, self.randomised, self.notes)
+
+    def trace(self, setting: Setting, row: Row) -> Trace | None:
+        """What the search found on its way; None if that was not kept (``trace=True``)."""
+        packed = self.store.trace(setting.number, row.problem)
+        return None if packed is None else unpack(packed, self.shape)
+
+    @property
+    def untraced(self) -> int:
+        """How many attacks were stored without a trace."""
+        traced = self.store.traced()
+        return sum(
+            row.queries > 0 and row.problem not in traced.get(setting.number, ())
+            for setting in self.settings
+            for row in self.stored(setting)
+        )
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One row for each image and setting, for CSV and JSON."""

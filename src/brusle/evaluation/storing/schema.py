@@ -27,18 +27,22 @@ CREATE TABLE rows (setting INTEGER NOT NULL REFERENCES settings,
     loss REAL, scores BLOB, edits BLOB, found_by TEXT, error TEXT, seconds REAL,
     checksum TEXT NOT NULL, PRIMARY KEY (setting, problem)) WITHOUT ROWID;
 """
+TRACES = """
+CREATE TABLE traces (setting INTEGER NOT NULL REFERENCES settings, problem INTEGER NOT NULL,
+    trace BLOB NOT NULL, checksum TEXT NOT NULL, PRIMARY KEY (setting, problem));
+"""
 
 
 def create(connection: sqlite3.Connection) -> None:
     """Make the tables in an empty database, in one transaction."""
     stated = json.dumps(FORMAT)
     first = f"INSERT INTO about VALUES ('format', '{stated}', '{checksum('format', stated)}')"
-    connection.executescript(f"BEGIN; {TABLES} {first}; COMMIT")
+    connection.executescript(f"BEGIN; {TABLES} {TRACES} {first}; COMMIT")
 
 
-def require_sound(connection: sqlite3.Connection) -> None:
+def require_sound(connection: sqlite3.Connection, tables: str = TABLES + TRACES) -> None:
     """Raise unless these are the tables of a store, whole and in order, and nothing else."""
-    require_whole(connection, TABLES)
+    require_whole(connection, tables)
     if connection.execute("PRAGMA foreign_key_check").fetchone():
         raise sqlite3.DatabaseError("it has rows of a setting that it does not have")
     # some versions of SQLite do not look at the order of tables without row ids

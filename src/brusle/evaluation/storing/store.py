@@ -40,7 +40,7 @@ from brusle.database import (
 from brusle.errors import DataError
 from brusle.evaluation.record import FORMAT, About, Row, Setting
 from brusle.evaluation.storing import schema
-from brusle.evaluation.storing.migrations import is_old, migrate
+from brusle.evaluation.storing.migrations import is_old, migrate, require_old
 from brusle.files import require_plain
 from brusle.locking import LOCK, identity, is_written, lock_folder, require_in_place
 from brusle.outcomes import FAULTY, Status
@@ -252,10 +252,17 @@ class Store:
         troubles = sum(tells_of_trouble(row.error) for row in faulty)
         return Retries(troubles, len(faulty) - troubles)
 
-    def add_rows(self, setting: int, rows: Sequence[Row]) -> None:
+    def add_rows(
+        self, setting: int, rows: Sequence[Row], traces: Mapping[int, bytes] | None = None
+    ) -> None:
         """Write rows in one transaction; when this returns, they are on the disk.
 
         A row takes the place of an error and of what was not verified, and of nothing else.
+
+        Args:
+            setting: number of their setting.
+            rows: the rows.
+            traces: packed traces by problem, of those that have one.
         """
         marks = ", ".join("?" * (len(_KINDS) + 2))
         values = [with_checksum(setting, *_values(row)) for row in rows]
@@ -264,6 +271,32 @@ class Store:
         with self._guard():
             self._connection.executemany(f"DELETE FROM rows WHERE {where}", old)
             self._connection.executemany(f"INSERT INTO rows VALUES ({marks})", values)
+            self._connection.executemany(
+                "INSERT OR REPLACE INTO traces VALUES (?, ?, ?, ?)",
+                [with_checksum(setting, *trace) for trace in (traces or {}).items()],
+            )
+
+    def trace(self, setting: int, problem: int) -> bytes | None:
+        """The packed trace of a row; None if none was kept. Raises if it was changed since."""
+        with self._guard():
+            found = self._connection.execute(
+                "SELECT * FROM traces WHERE setting = ? AND problem = ?", (setting, problem)
+            ).fetchone()
+        if found is None:
+            return None
+        *values, stated = found
+        if checksum(*values) != stated or not isinstance(values[2], bytes):
+            raise damage(self._name, f"the trace of problem {problem}: {CHANGED}")
+        return values[2]
+
+    def traced(self) -> dict[int, set[int]]:
+        """Ids of the problems of each setting that have a trace."""
+        with self._guard():
+            found = self._connection.execute("SELECT setting, problem FROM traces").fetchall()
+        problems: dict[int, set[int]] = {}
+        for setting, problem in found:
+            problems.setdefault(setting, set()).add(problem)
+        return problems
 
     def rows(self, setting: int) -> list[Row]:
         """The finished attacks of a setting; raises if one of them is not as it was stored."""
@@ -308,7 +341,7 @@ class Store:
         with self._guard():
             if not is_old(self._connection):
                 return
-            schema.require_sound(self._connection)
+            require_old(self._connection)
             old, self._connection = self._connection, private_copy(self._connection)
         old.close()
         with self._guard():
