@@ -1,4 +1,4 @@
-"""Optional packages as the tests need them, and small nets to write into files."""
+"""RobustBench as the tests need it, and small nets to write into files."""
 
 import sys
 from importlib import import_module
@@ -9,32 +9,6 @@ import pytest
 import torch
 from random_weights import randomise
 from torch import Tensor, nn
-
-_kept: list[torch.library.Library] = []  # dropping one would take its operators back
-
-
-@pytest.fixture(scope="session")
-def torchvision() -> ModuleType:
-    """torchvision; a CUDA build beside a CPU torch lacks two operators that no test calls."""
-    if find_spec("torchvision") is None:
-        pytest.skip("torchvision is not installed")
-    try:
-        return import_module("torchvision")
-    except RuntimeError:
-        library = torch.library.Library("torchvision", "DEF")
-        for name in ("nms", "qnms"):
-            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _kept.append(library)
-        for name in [n for n in sys.modules if n.partition(".")[0] == "torchvision"]:
-            del sys.modules[name]  # half imported
-        return import_module("torchvision")
-
-
-@pytest.fixture(scope="session")
-def timm(torchvision: ModuleType) -> ModuleType:
-    if find_spec("timm") is None:
-        pytest.skip("timm is not installed")
-    return import_module("timm")
 
 
 @pytest.fixture(scope="session")

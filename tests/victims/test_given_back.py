@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 import torch
+from merging import Merging
 from torch import nn
 
 import brusle
@@ -185,18 +186,11 @@ def test_training_goes_on_between_attacks_and_is_noticed(make) -> None:
 def test_layers_with_a_switch_of_their_own_are_switched_by_it() -> None:
     """As LoRA does, which merges weights for evaluation and takes them apart for training."""
 
-    class Merging(nn.Linear):
-        merged = False
-
-        def train(self, mode=True):
-            if mode == self.merged:
-                with torch.no_grad():
-                    self.weight += -1.0 if mode else 1.0
-                self.merged = not mode
-            return super().train(mode)
+    class MergingLinear(Merging, nn.Linear):
+        pass
 
     torch.manual_seed(0)
-    layer = Merging(12, 3)
+    layer = MergingLinear(12, 3)
     net = nn.Sequential(nn.Flatten(), layer)
     weight = layer.weight.detach().clone()
     images = torch.rand(5, 3, 2, 2)

@@ -24,6 +24,7 @@ _AUTOATTACK = "git+https://github.com/fra31/auto-attack"
 _INSTALL = {
     "autoattack": _AUTOATTACK,
     "botocore": '"brusle[aws]"',
+    "captum": '"brusle[explain]"',
     "httpx": '"brusle[remote]"',
     "jsonpath": '"brusle[remote]"',
     "pkg_resources": "'setuptools<81'",
