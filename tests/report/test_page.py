@@ -1,6 +1,7 @@
 """The report: numbers that can be counted by hand, and names that cannot become markup."""
 
 import base64
+import hashlib
 import io
 import json
 from dataclasses import replace
@@ -29,6 +30,7 @@ from brusle.report.curves import Chart, Curve, Point
 from brusle.report.markdown import comparison_markdown, report_markdown
 from brusle.report.markup import Html, join, tag
 from brusle.report.page import report_page
+from brusle.report.scripts import REPORT, script
 from brusle.report.wording import in_words, listed, rounded
 
 EVIL = "\"><script>alert(1)</script><img src=x onerror=alert(2)>|'&amp;"
@@ -290,10 +292,15 @@ def test_names_cannot_become_markup(tmp_path) -> None:
             "li",
         ),
         *("table", "caption", "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "img"),
-        *("details", "summary", "pre", "svg", "g", "path", "line", "text", "rect"),
+        *("details", "summary", "pre", "svg", "g", "path", "line", "text", "rect", "script"),
     }
     assert {name for name, _ in found.found} <= allowed
     assert len([name for name, _ in found.found if name == "img"]) <= 3
+    facts = found.data()["row-data"]
+    assert facts["names"] == [EVIL] * 3 and EVIL in facts["images"]
+    assert [text for attributes, text in found.scripts if not attributes] == [
+        script(name) for name in REPORT
+    ]
     for _, attributes in found.found:
         assert not [name for name in attributes if name.startswith("on")]
         for name in ("src", "href"):
@@ -324,6 +331,12 @@ def test_the_page_is_self_contained_and_accessible(tmp_path) -> None:
     assert "http:" not in text and "https:" not in text and "url(" not in text
     assert "default-src &#x27;none&#x27;" in text and "prefers-color-scheme: dark" in text
     found = Reader(text)
+    (policy,) = [a["content"] for _, a in found.found if a.get("http-equiv")]
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert set(rules) == {"default-src", "img-src", "style-src", "script-src"}
+    digests = [hashlib.sha256(script(name).encode()).digest() for name in REPORT]
+    hashes = [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]
+    assert rules["script-src"].split() == hashes
     assert dict(found.found)["html"] == {"lang": "en"}
     for name, attributes in found.found:
         if name == "th":
@@ -517,3 +530,14 @@ def test_a_forest_has_its_estimates_where_they_are() -> None:
     assert ends[1] == pytest.approx((-20 * unit, 0), abs=0.2)
     assert dots == pytest.approx([10 * unit, -10 * unit], abs=0.2)
     assert "bbbb\N{HORIZONTAL ELLIPSIS}<" in forest(lines, "change")  # the table has all of it
+
+
+def test_what_needs_scripts_is_hidden_without_them(tmp_path) -> None:
+    found = read(make_run(tmp_path, [(setting(), MIXED)])).found
+    scripted = [(name, a) for name, a in found if "data-scripted" in a]
+    assert [(name, a.get("id") or a["href"]) for name, a in scripted] == [
+        ("a", "#rows"),
+        ("section", "rows"),
+    ]
+    assert all("hidden" in attributes for _, attributes in scripted)
+    assert not [name for name, _ in found if name in ("button", "input", "select", "canvas")]

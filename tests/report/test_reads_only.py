@@ -7,7 +7,7 @@ import pytest
 
 import brusle.report
 
-MODULES = sorted(Path(brusle.report.__file__).parent.glob("*.py"))
+MODULES = sorted(Path(brusle.report.__file__).parent.rglob("*.py"))
 ASKS = (
     "brusle.attacks", "brusle.batching", "brusle.defences", "brusle.evaluation.running",
     "brusle.oracle", "brusle.search", "brusle.session", "brusle.victims", "brusle.zoo",

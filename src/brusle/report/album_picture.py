@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
 from brusle.evaluation.paper.photographs import Album, Answer, Photograph, Try
 from brusle.report.album import spent
 from brusle.report.curves import COLOURS
-from brusle.report.plots import plot_text, save_figure
+from brusle.report.panels.labels import LINES, Entry, draw_labels
+from brusle.report.panels.pictures import draw_image
+from brusle.report.plots import new_figure, plot_text, save_figure
+from brusle.report.style import LIGHT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,23 +28,15 @@ _HEADINGS = (
     "what it says then",
     "queries until the target is on top",
 )
-_LINES = 10  # of a list
-_LETTERS = 27
-_INK, _FAINT, _SHADE = "#1c1e22", "#6e727a", "#e8eaee"
-_TARGET, _TARGET_SHADE = COLOURS[3], "#e2d3eb"  # which no bar has
+_INK, _FAINT, _SHADE, _TARGET = LIGHT.ink, LIGHT.faint, LIGHT.card, LIGHT.aim
 
 
 def album_picture(album: Album, title: str, victim: str, path: str | Path) -> None:
     """Draw the photographs of an album, with the first of its pixel budgets."""
-    # matplotlib takes half a second to import, and only this needs it
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     first = album.efforts[0]
     width = 2 * _MARGIN + sum(_WIDTHS) + (len(_WIDTHS) - 1) * _GAP + _NAMES
     height = _HEAD + len(album.photographs) * (_ROW + _CAPTION) + _FOOT
-    figure = Figure(figsize=(width, height), facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = new_figure(width, height)
     budget = f"{first.pixels} pixels, {first.limit} queries"
     sheet = _Sheet(figure, width, height)
     sheet.text(0, 0.3, plot_text(f"{title}: {budget}"), size=14, weight="bold")
@@ -91,13 +84,13 @@ def _draw_row(
     top += _CAPTION
     sheet.text(0, caption, _cut(photograph.label, 24), weight="bold")
     sheet.text(1, caption, _cut(photograph.name, 38), color=_FAINT)
-    _draw_image(sheet.axes(0, top), photograph.image)
+    draw_image(sheet.axes(0, top), photograph.image)
     _draw_list(sheet.axes(1, top), photograph.answer, photograph.target)
     if shown is not None:
         said = photograph.target if shown.fooled else "not reached"
         sheet.text(2, caption, _cut(said, 24), weight="bold", color=_TARGET)
         sheet.text(3, caption, f"{shown.attack}, queries: {spent(shown)}", color=_FAINT)
-        _draw_image(sheet.axes(2, top), shown.image)
+        draw_image(sheet.axes(2, top), shown.image)
         _draw_list(sheet.axes(3, top), shown.answer, photograph.target)
     _draw_bars(sheet.axes(4, top), tries, last)
 
@@ -107,31 +100,13 @@ def _shown(tries: Sequence[Try]) -> Try | None:
     return next((one for one in tries if one.fooled), next(iter(tries), None))
 
 
-def _draw_image(axes: Axes, image: Tensor) -> None:
-    pixels = image[:3] if len(image) >= 3 else image[:1].expand(3, -1, -1)
-    axes.imshow(pixels.permute(1, 2, 0).numpy(), interpolation="nearest")
-    axes.set(xticks=(), yticks=())
-    for spine in axes.spines.values():
-        spine.set_color(_SHADE)
-
-
 def _draw_list(axes: Axes, answer: Answer, target: str) -> None:
-    """Labels with their scores as bars behind them; the target is marked."""
-    axes.set(xlim=(0, 1), ylim=(_LINES - 0.5, -0.5))
-    axes.axis("off")
-    for line, (label, score) in enumerate(answer[:_LINES]):
-        aim = label == target
-        axes.barh(line, min(1.0, max(0.0, score)), 0.86, color=_TARGET_SHADE if aim else _SHADE)
-        name = f"\N{BLACK RIGHT-POINTING SMALL TRIANGLE} {label}" if aim else label
-        for x, text, side in (
-            (0.02, _cut(name, _LETTERS), "left"),
-            (0.98, f"{score:.3f}", "right"),
-        ):
-            weight = "bold" if aim else "normal"
-            axes.text(x, line, text, color=_INK, size=8, va="center", ha=side, weight=weight)
-    if target not in dict(answer[:_LINES]):
-        line, text = min(len(answer), _LINES - 1), _cut(f"without {target}", _LETTERS + 8)
-        axes.text(0.02, line, text, color=_TARGET, size=8, va="center", style="italic")
+    """Labels with their scores; the target is marked, or said to be absent."""
+    shown = answer[:LINES]
+    entries = [Entry(name, score, "target" if name == target else "") for name, score in shown]
+    if target not in dict(shown):
+        entries.append(Entry(target, None, "target"))
+    draw_labels(axes, entries)
 
 
 def _draw_bars(axes: Axes, tries: Sequence[Try], last: bool) -> None:

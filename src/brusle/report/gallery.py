@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from brusle.evaluation.record import Setting
+from brusle.evaluation.record import Row, Setting
 from brusle.evaluation.storing.rows import rebuild
 from brusle.evaluation.storing.runs import Run
 from brusle.files import written
 from brusle.names import require_ending
+from brusle.report.panels.pictures import enlarged, levels, magnified
 from brusle.report.wording import class_name, count
 from brusle.text import shown
 
@@ -29,7 +30,7 @@ _INK, _FAINT, _PAPER, _SHADE = (28, 30, 34), (110, 114, 122), (255, 255, 255), (
 class Example:
     """One picture of the gallery: images as ``(c, h, w)`` in [0, 1], and what to write below.
 
-    ``name`` is that of the image, and ``attack`` what was run.
+    ``name`` is that of the image, ``attack`` what was run, and ``key`` its `row_key`.
     """
 
     original: Tensor
@@ -39,6 +40,7 @@ class Example:
     note: str
     name: str = ""
     attack: str = ""
+    key: str = ""
 
 
 def write_gallery(
@@ -91,38 +93,33 @@ def run_examples(
                     f"{setting.goal}: {count(row.pixels, 'pixel')}, {count(row.queries, 'query')}",
                     row.image,
                     setting.name,
+                    row_key(setting, row),
                 )
             )
     return examples
 
 
-def perturbation(original: Tensor, adversarial: Tensor) -> Image.Image:
-    """The changed pixels in their new colours on a faint copy of the image.
+def row_key(setting: Setting, row: Row) -> str:
+    """Tells a row from all others of its run, now and later."""
+    return f"{setting.number}.{row.problem}"
 
-    A pixel of a large image would be lost in the panel, so each is drawn at least 5 wide, with
-    a thin frame that shows where a new colour equals its surroundings.
-    """
-    before, after = _levels(original), _levels(adversarial)
-    grey = before.mean(axis=2, keepdims=True)
-    faint = np.repeat(0.25 * grey + 0.75 * 245, 3, axis=2).astype(np.uint8)
-    panel = _enlarged(faint)
-    draw = ImageDraw.Draw(panel)
-    scale = panel.width / before.shape[1]
-    half = max(scale, 5) / 2
-    for y, x in np.argwhere((before != after).any(axis=2)):
-        cy, cx = (y + 0.5) * scale, (x + 0.5) * scale
-        box = (cx - half, cy - half, cx + half - 1, cy + half - 1)
-        draw.rectangle(box, tuple(int(v) for v in after[y, x]), outline=(90, 90, 90))
-    return panel
+
+def png(picture: Image.Image) -> str:
+    """A picture as PNG in base64."""
+    file = io.BytesIO()
+    picture.save(file, "PNG", optimize=True)
+    return base64.b64encode(file.getvalue()).decode()
 
 
 def panels(example: Example) -> tuple[Image.Image, Image.Image, Image.Image]:
     """Original, adversarial image and changed pixels."""
-    return (
-        _enlarged(_levels(example.original)),
-        _enlarged(_levels(example.adversarial)),
-        perturbation(example.original, example.adversarial),
+    pictures = (
+        enlarged(levels(example.original), _PANEL),
+        enlarged(levels(example.adversarial), _PANEL),
+        magnified(example.original, example.adversarial, _PANEL),
     )
+    original, adversarial, changed = map(Image.fromarray, pictures)
+    return original, adversarial, changed
 
 
 def _draw_example(
@@ -138,21 +135,6 @@ def _draw_example(
         sheet.paste(panel, (x, top))
         draw.rectangle((x, top, x + panel.width - 1, top + panel.height - 1), outline=_SHADE)
         draw.text((x + 1, top + _PANEL + 6), shown(text), ink, font=_font(13 if i == 2 else 18))
-
-
-def _enlarged(levels: NDArray[np.uint8]) -> Image.Image:
-    """Fit ``(h, w, 3)`` bytes into a panel without blurring or stretching."""
-    h, w, _ = levels.shape
-    scale = _PANEL / max(h, w)
-    size = (max(1, round(w * scale)), max(1, round(h * scale)))
-    return Image.fromarray(levels).resize(size, Image.Resampling.NEAREST)
-
-
-def _levels(image: Tensor) -> NDArray[np.uint8]:
-    """``(h, w, 3)`` bytes; of unusual numbers of channels the first three, or the first."""
-    channels = image[:3] if len(image) >= 3 else image[:1].expand(3, -1, -1)
-    levels = (channels.numpy() * 255).round().astype(np.uint8)
-    return np.ascontiguousarray(levels.transpose(1, 2, 0))
 
 
 def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
