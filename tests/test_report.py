@@ -8,7 +8,7 @@ from brusle.attacks import BruSLe
 from brusle.errors import InputError
 from brusle.evaluation.statistics import success_steps
 from brusle.evaluation.storing.rows import rows_of
-from brusle.report.gallery import PICTURES, Example, perturbation, write_gallery
+from brusle.report.gallery import PICTURES, Example, panels, write_gallery
 from brusle.report.wording import count
 
 
@@ -16,7 +16,7 @@ def test_perturbation_shows_the_new_colours_where_they_are() -> None:
     before = torch.full((3, 32, 32), 0.5)
     after = before.clone()
     after[:, 10, 20] = torch.tensor([1.0, 0.0, 0.0])
-    panel = np.asarray(perturbation(before, after))
+    panel = np.asarray(panels(Example(before, after, "", "", ""))[2])
     scale = panel.shape[0] // 32
     middle = panel[10 * scale + scale // 2, 20 * scale + scale // 2]
     assert middle.tolist() == [255, 0, 0]
@@ -28,7 +28,7 @@ def test_a_pixel_of_a_large_image_is_enlarged() -> None:
     before = torch.zeros(3, 400, 200)
     after = before.clone()
     after[1, 399, 199] = 1
-    panel = np.asarray(perturbation(before, after))
+    panel = np.asarray(panels(Example(before, after, "", "", ""))[2])
     assert panel.shape == (192, 96, 3)  # not stretched
     assert (panel[:, :, 1] == 255).sum() >= 1
 

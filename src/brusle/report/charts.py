@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from brusle.evaluation.statistics import Estimate
 from brusle.report.curves import COLOURS, Chart, Point
 from brusle.report.markup import Html, tag
-from brusle.report.shapes import Anchor, Path, Shape, Spot, Text, element
-from brusle.text import shortened
+from brusle.report.shapes import Anchor, Path, Shape, Spot, Text, element, look
+from brusle.text import shortened, shown
 
 SIZE = _WIDTH, _HEIGHT = 460, 280
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 12, 12, 40
@@ -27,9 +28,40 @@ def step_chart(chart: Chart) -> list[Shape]:
     return [*_axes(chart.limit, 100, *chart.axes), *(bands if chart.bands else []), *lines]
 
 
-def curves_svg(chart: Chart) -> Html:
-    """The same for a page."""
-    return _svg(chart.words, map(element, step_chart(chart)))
+def curves_svg(chart: Chart, number: int | None = None) -> Html:
+    """The same for a page; ``number`` is that of its `hover_values`."""
+    return _svg(chart.words, map(element, step_chart(chart)), data_chart=number)
+
+
+def hover_values(chart: Chart) -> dict[str, Any]:
+    """What a page tells of a chart where somebody points, for JSON.
+
+    Marks are so close that there is one for each pixel; curves have none beyond their ends.
+    """
+    limit = chart.limit
+    marks = sorted({round(limit * at / _PLOT_WIDTH) for at in range(_PLOT_WIDTH + 1)})
+    return {
+        "what": "pixel" if chart.minimal else "query",
+        "brackets": chart.brackets,
+        "box": [_LEFT, _TOP, _PLOT_WIDTH, _PLOT_HEIGHT],
+        "limit": limit,
+        "marks": marks,
+        "curves": [
+            {
+                "name": shown(curve.name),
+                "look": look(curve.colour, curve.dashes),
+                "values": [_value(curve.at(mark)) for mark in marks],
+            }
+            for curve in chart.curves
+        ],
+    }
+
+
+def _value(point: Point | None) -> str | None:
+    if point is None:
+        return None
+    value, low, high = (100 * x for x in (point.value, point.low, point.high))
+    return f"{value:.1f} % [{low:.0f}, {high:.0f}]"
 
 
 def forest(lines: Sequence[tuple[str, Estimate, int]], name: str) -> Html:
@@ -55,11 +87,11 @@ def forest(lines: Sequence[tuple[str, Estimate, int]], name: str) -> Html:
     drawn.append(_text(name, _WIDTH - _RIGHT, height - 6, "end"))
     for row, (text, estimate, colour) in enumerate(lines):
         y = _TOP + (row + 0.7) * _ROW
-        look = f"c{colour % len(COLOURS)}"
+        ink = f"c{colour % len(COLOURS)}"
         drawn.append(_text(shortened(text, _LONG), _LEFT, y - 8, "start"))
         ends = {"x1": f"{x(estimate.low):.1f}", "x2": f"{x(estimate.high):.1f}"}
-        drawn.append(tag("line", **ends, y1=y, y2=y, class_=f"line {look}"))
-        drawn.append(tag("circle", cx=f"{x(estimate.value):.1f}", cy=y, r=4, class_=f"bar {look}"))
+        drawn.append(tag("line", **ends, y1=y, y2=y, class_=f"line {ink}"))
+        drawn.append(tag("circle", cx=f"{x(estimate.value):.1f}", cy=y, r=4, class_=f"bar {ink}"))
     said = "; ".join(f"{text} {e.value:+.1f} [{e.low:+.1f}, {e.high:+.1f}]" for text, e, _ in lines)
     return _svg(f"{name}: {said}", drawn, height)
 
@@ -101,9 +133,10 @@ def ticks(most: float, steps: int = 5) -> list[int]:
     return list(range(0, int(most) + 1, step))
 
 
-def _svg(title: str, drawn: Iterable[Html], height: int = _HEIGHT) -> Html:
+def _svg(title: str, drawn: Iterable[Html], height: int = _HEIGHT, **more: object) -> Html:
+    named: dict[str, object] = {"role": "img", "aria_label": title}
     box = f"0 0 {_WIDTH} {height}"
-    return tag("svg", tag("title", title), *drawn, viewBox=box, role="img", aria_label=title)
+    return tag("svg", tag("title", title), *drawn, viewBox=box, **named, **more)
 
 
 def _axes(most_x: float, most_y: float, x_name: str, y_name: str) -> list[Shape]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,12 @@ class Curve:
     colour: int = 0
     dashes: int = 0
 
+    def at(self, mark: int) -> Point | None:
+        """The step that ``mark`` is on; None beyond the end."""
+        if mark > self.points[-1].at:
+            return None
+        return self.points[bisect_right(self.points, mark, key=lambda point: point.at) - 1]
+
 
 @dataclass(frozen=True)
 class Chart:
@@ -99,6 +106,15 @@ class Chart:
         if 1 not in numbers:
             return f"{seeds}Bands go {_RANGE}."
         return f"{seeds}Their bands go {_RANGE}; the bands of single seeds are {_INTERVAL}."
+
+    @property
+    def brackets(self) -> str:
+        """What the ends of bands are, where they stand as numbers."""
+        numbers = {curve.seeds for curve in self.curves}
+        if numbers == {1}:
+            return f"Brackets are {_INTERVAL}."
+        single = f"; those of single seeds are {_INTERVAL}" if 1 in numbers else ""
+        return f"Brackets go {_RANGE}{single}."
 
     @property
     def words(self) -> str:

@@ -1,9 +1,13 @@
-"""What the HTML pages are made of: the document around them, tables, notices."""
+"""What the HTML pages are made of: the document around them, tables, notices, scripts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import base64
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from brusle.report.listings import Listing, TableCell
 from brusle.report.markup import Html, join, tag
@@ -12,22 +16,36 @@ _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _LONG = 40  # text that may take several lines
 
 
-def document(title: str, top: Html, sections: Mapping[str, tuple[str, Html]]) -> str:
+def document(
+    title: str,
+    top: Html,
+    sections: Mapping[str, tuple[str, Html]],
+    *,
+    scripts: Sequence[str] = (),
+    data: Mapping[str, Any] | None = None,
+    scripted: Collection[str] = (),
+) -> str:
     """A page that needs nothing else.
 
     Args:
         title: of the window.
         top: what stands above the links to the sections.
         sections: for each its heading and what it holds, by an id; empty ones are left out.
+        scripts: what runs when the page is there; nothing else can.
+        data: what they read, as JSON, by an id.
+        scripted: sections that make no sense without scripts, which must show them.
     """
     shown = {key: both for key, both in sections.items() if both[1]}
-    links = [tag("a", heading, href=f"#{key}") for key, (heading, _) in shown.items()]
+    links = [
+        tag("a", heading, href=f"#{key}", **_hidden(key in scripted))
+        for key, (heading, _) in shown.items()
+    ]
     style = Path(__file__).with_name("page.css").read_text()
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy(scripts)),
         tag("title", title),
         tag("style", Html(style)),
     )
@@ -38,12 +56,31 @@ def document(title: str, top: Html, sections: Mapping[str, tuple[str, Html]]) ->
         tag(
             "main",
             *(
-                tag("section", tag("h2", heading), inner, id=key)
+                tag("section", tag("h2", heading), inner, id=key, **_hidden(key in scripted))
                 for key, (heading, inner) in shown.items()
             ),
         ),
+        *(_data_block(key, value) for key, value in (data or {}).items()),
+        *(tag("script", Html(script)) for script in scripts),
     )
     return "<!doctype html>\n" + tag("html", head, body, lang="en") + "\n"
+
+
+def policy(scripts: Sequence[str]) -> str:
+    """What a page may do: show what it holds, and run these scripts."""
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()) for text in scripts]
+    allowed = " ".join(f"'sha256-{digest.decode()}'" for digest in hashes)
+    return f"{_POLICY}; script-src {allowed}" if allowed else _POLICY
+
+
+def _data_block(key: str, value: Any) -> Html:
+    """JSON that no browser runs; without ``<`` nothing in it can end it."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    return tag("script", Html(text), type="application/json", id=key)
+
+
+def _hidden(scripted: bool) -> dict[str, str]:
+    return {"hidden": "", "data_scripted": ""} if scripted else {}
 
 
 def table(

@@ -1,4 +1,4 @@
-"""A report as one HTML file: no scripts, and nothing that is fetched from elsewhere."""
+"""A report as one HTML file: scripts only add to it, and nothing is fetched from elsewhere."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from brusle.report import listings
 from brusle.report.comparison_page import section_body
 from brusle.report.content import MEANINGS, Content
 from brusle.report.elements import bullets, document, listing_table, notice
+from brusle.report.exploring import explore
 from brusle.report.headline import sparsest, strongest
 from brusle.report.markup import Html, join, tag
 from brusle.report.page_numbers import (
     class_section,
     curve_section,
+    curve_values,
     grid_section,
     needed_section,
     pixel_section,
 )
-from brusle.report.page_sources import example_section, provenance_section
+from brusle.report.page_sources import example_section, provenance_section, row_section
+from brusle.report.scripts import REPORT, script
 from brusle.report.settings import FamilyReport
 from brusle.report.wording import pixels, rounded
 
+_LARGEST = 12_500_000  # letters of pictures and traces; a page of more opens slowly
 _READING = (
     "ASR (attack success rate): of the images that the victim classifies correctly, the share that "
     "was fooled. Robust accuracy: of all images, the share that is classified correctly to the "
@@ -46,6 +50,8 @@ def report_page(content: Content, run: Run) -> str:
         content: what it says.
         run: where the pictures come from.
     """
+    gallery, examples = example_section(content, run)
+    explored = explore(run, examples, _LARGEST - len(gallery))
     unequal = [f"{line.family.title}: {line.problem}" for line in content.seeds if line.problem]
     compared = Html() if content.comparison is None else section_body(content.comparison)
     sections = {
@@ -57,13 +63,22 @@ def report_page(content: Content, run: Run) -> str:
         "seeds": ("Over seeds", listing_table(listings.seeds(content), unequal)),
         "comparison": ("Attacks compared", compared),
         "pixels": ("Pixels used", pixel_section(content)),
-        "gallery": ("Examples", example_section(content, run)),
+        "gallery": ("Examples", gallery),
+        "rows": ("All rows", row_section()),
         "errors": ("Errors", listing_table(listings.errors(content))),
         "provenance": ("Where this comes from", provenance_section(content)),
         "reading": ("How to read this", bullets(_READING)),
     }
     title = f"{content.victim} on {content.data}: robustness to sparse changes"
-    return document(title, _top(content), sections)
+    data = {
+        "curve-data": curve_values(content),
+        "row-data": explored.facts,
+        "picture-data": explored.pictures,
+        "edit-data": explored.edits,
+        "trace-data": explored.traces,
+    }
+    scripts = [script(name) for name in REPORT]
+    return document(title, _top(content), sections, scripts=scripts, data=data, scripted=("rows",))
 
 
 def _top(content: Content) -> Html:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from brusle.evaluation.statistics import Rate
 from brusle.report import listings
-from brusle.report.charts import curves_svg, histogram
+from brusle.report.charts import curves_svg, histogram, hover_values
 from brusle.report.content import Content
 from brusle.report.curves import Chart, attack_colours, charts
 from brusle.report.elements import listing_table, table
@@ -17,6 +18,11 @@ from brusle.report.shapes import look
 from brusle.report.wording import class_name
 
 _FEWER = 0.05  # a share of successes with fewer pixels than allowed that is worth a picture
+
+
+def curve_values(content: Content) -> list[dict[str, Any]]:
+    """What can be read off every chart, in the order of their numbers."""
+    return [hover_values(chart) for chart in _charts(content)]
 
 
 def curve_section(content: Content) -> Html:
@@ -49,13 +55,17 @@ def needed_section(content: Content) -> Html:
     )
 
 
+def _charts(content: Content) -> list[Chart]:
+    return charts({report.setting: report.steps for report in content.settings})
+
+
 def _figures(content: Content, minimal: bool) -> Html:
-    found = charts({report.setting: report.steps for report in content.settings})
-    figures = [_figure(chart) for chart in found if chart.minimal is minimal]
+    numbered = enumerate(_charts(content))
+    figures = [_figure(chart, number) for number, chart in numbered if chart.minimal is minimal]
     return tag("div", *figures, class_="charts") if figures else Html()
 
 
-def _figure(chart: Chart) -> Html:
+def _figure(chart: Chart, number: int) -> Html:
     """A chart, the names of its curves, and what its bands are."""
     keys = [
         tag("span", tag("i", class_=look(curve.colour, curve.dashes)), curve.name, class_="key")
@@ -63,7 +73,7 @@ def _figure(chart: Chart) -> Html:
     ]
     legend = tag("p", *(join(key, " ") for key in keys), class_="legend")
     caption = tag("figcaption", chart.caption)
-    return tag("figure", tag("h3", chart.heading), curves_svg(chart), legend, caption)
+    return tag("figure", tag("h3", chart.heading), curves_svg(chart, number), legend, caption)
 
 
 def grid_section(content: Content) -> Html:

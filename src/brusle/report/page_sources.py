@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 from collections.abc import Mapping
 from typing import Any
-
-from PIL import Image
 
 from brusle.errors import BrusleError
 from brusle.evaluation.record import Session
 from brusle.evaluation.storing.runs import Run
 from brusle.report.content import Content
 from brusle.report.elements import notice, table
-from brusle.report.gallery import Example, panels, run_examples
+from brusle.report.gallery import Example, panels, png, run_examples
 from brusle.report.markup import Html, join, tag
 
 _MOST_EXAMPLES = 24
@@ -29,11 +25,11 @@ _SESSION = {
 }
 
 
-def example_section(content: Content, run: Run) -> Html:
-    """A few adversarial images beside their originals."""
+def example_section(content: Content, run: Run) -> tuple[Html, list[str]]:
+    """A few adversarial images beside their originals, and the keys of their rows."""
     fooled = [f.setting for f in content.families if f.summary.asr.hits][:_MOST_EXAMPLES]
     if not fooled:
-        return Html()
+        return Html(), []
     try:
         examples = run_examples(run, _MOST_EXAMPLES // len(fooled), fooled)
     except (BrusleError, OSError) as error:
@@ -41,10 +37,11 @@ def example_section(content: Content, run: Run) -> Html:
             "The original images cannot be read, so there are no pictures. Say where they are with "
             "--data, as in `brusle report RUN --data npz:FILE`."
         )
-        return notice("No pictures", [text, str(error)])
+        return notice("No pictures", [text, str(error)]), []
     text = "Original, adversarial image, and the changed pixels in their new colours."
     shown = [_example(example) for example in examples]
-    return join(tag("p", text), tag("div", *shown, class_="gallery"))
+    section = join(tag("p", text), tag("div", *shown, class_="gallery"))
+    return section, [example.key for example in examples]
 
 
 def _example(example: Example) -> Html:
@@ -53,10 +50,10 @@ def _example(example: Example) -> Html:
         f"The same with a few changed pixels, seen as {example.seen_after}",
         "The changed pixels",
     )
-    images = [
-        tag("img", src=_data(panel), alt=alt, width=panel.width, height=panel.height)
-        for panel, alt in zip(panels(example), alts, strict=True)
-    ]
+    images = []
+    for panel, alt in zip(panels(example), alts, strict=True):
+        data = f"data:image/png;base64,{png(panel)}"
+        images.append(tag("img", src=data, alt=alt, width=panel.width, height=panel.height))
     caption = tag(
         "figcaption",
         f"{example.seen_before} \N{RIGHTWARDS ARROW} ",
@@ -65,13 +62,16 @@ def _example(example: Example) -> Html:
         tag("br"),
         tag("span", f"{example.attack}, {example.note}", class_="faint"),
     )
-    return tag("figure", tag("div", *images, class_="panels"), caption)
+    return tag("figure", tag("div", *images, class_="panels"), caption, data_row=example.key)
 
 
-def _data(image: Image.Image) -> str:
-    file = io.BytesIO()
-    image.save(file, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+def row_section() -> Html:
+    """Where scripts let people look for rows, and at them."""
+    text = (
+        "Every image with every setting. Choose a row to see what was changed and, if the run kept "
+        "a trace, how the search came to it."
+    )
+    return join(tag("p", text), tag("div", id="explorer"))
 
 
 def provenance_section(content: Content) -> Html:
