@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import socket
-import threading
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from brusle.defaults import FORMATS
-from brusle.errors import InputError, VictimError
+from brusle.errors import InputError
 from brusle.serving.books import Books
 from brusle.serving.faults import Faults, Latency
+from brusle.serving.hosting import Host
 from brusle.serving.model import Model
 from brusle.terms import Pace
 from brusle.victims import as_victim
 from brusle.victims.options import need
 
-if TYPE_CHECKING:
-    import uvicorn
-    from starlette.types import Scope
-
 _PACKAGES = ("starlette", "uvicorn", "python_multipart")
-_PATIENCE = 10.0  # seconds to start and to end
 
 
 class Server:
@@ -84,18 +77,19 @@ class Server:
             seed,
         )
         self._format = KINDS[format](Model(as_victim(victim), top), most)
-        self._socket = _listening(host, port)
-        self._host, self.port = host, int(self._socket.getsockname()[1])
+        self._host = Host(host, port)
         self.books = Books(None if books is None else Path(books))
-        self._service = Service(self._format, self.books, faults, self._hang_up, key)
-        self._running: uvicorn.Server | None = None
-        self._thread: threading.Thread | None = None
+        self._service = Service(self._format, self.books, faults, self._host.hang_up, key)
 
     @property
     def url(self) -> str:
         """Where it listens."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self.port}"
+        return self._host.url
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return self._host.port
 
     @property
     def name(self) -> str:
@@ -103,56 +97,12 @@ class Server:
         return self._format.victim(self.url)
 
     def __enter__(self) -> Server:
-        import uvicorn
-
-        config = uvicorn.Config(
-            self._service,
-            loop="asyncio",
-            http="h11",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            log_level="critical",
-            access_log=False,  # an address may hold a key
-            timeout_keep_alive=3600,  # or a call meets a closing connection, and is in no books
-            timeout_graceful_shutdown=2,
-        )
-        self._running = uvicorn.Server(config)
-        sockets = {"sockets": [self._socket]}
-        self._thread = threading.Thread(target=self._running.run, kwargs=sockets, daemon=True)
-        self._thread.start()
-        deadline = time.monotonic() + _PATIENCE
-        while not self._running.started:
-            if not self._thread.is_alive() or time.monotonic() > deadline:
-                raise VictimError(f"the server on port {self.port} did not start")
-            time.sleep(0.01)
+        self._host.start(self._service)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._running is not None and self._thread is not None:
-            self._running.should_exit = True
-            self._thread.join(_PATIENCE)
+        self._host.end()
         self._service.end()
-
-    def _hang_up(self, scope: Scope) -> None:
-        assert self._running is not None
-        for connection in [*self._running.server_state.connections]:
-            if getattr(connection, "client", None) == scope["client"]:
-                connection.transport.close()
 
 
 in_background = Server  # as it reads in a ``with`` statement
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listening = socket.create_server((host, port), family=family, backlog=2048)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(
-            f"cannot listen on port {port} of {host} ({reason}): choose another port, or 0 for any"
-        ) from error
-    # or an answer, which is written in two parts, waits for the client's delayed acknowledgement
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listening

@@ -26,6 +26,7 @@ from brusle.serving.books import Books, Call, Outcome, hash_of
 from brusle.serving.faults import Fate, Faults, Gate
 from brusle.serving.formats import Format
 from brusle.serving.formats.base import Question, Reader, Refusal, Sent
+from brusle.serving.hosting import whole_body
 from brusle.trouble import find_trouble
 
 T = TypeVar("T")
@@ -99,7 +100,7 @@ class Service:
         """The answer to one call; it is in the books before it leaves."""
         came = time.monotonic()
         try:
-            body = await _body(request)
+            body = await whole_body(request, LARGEST)
         except ClientDisconnect:  # what has not come whole was not received
             return Response()
         call = self.books.open(came)
@@ -179,17 +180,3 @@ def _fail(fate: Fate) -> None:
 
 async def _until(moment: float) -> None:
     await asyncio.sleep(max(0.0, moment - time.monotonic()))
-
-
-async def _body(request: Request) -> bytes | None:
-    """The whole body; None if it is too large."""
-    said = request.headers.get("content-length", "0")
-    if said.isdecimal() and int(said) > LARGEST:
-        return None
-    parts, size = [], 0
-    async for part in request.stream():
-        parts.append(part)
-        size += len(part)
-        if size > LARGEST:
-            return None
-    return b"".join(parts)
