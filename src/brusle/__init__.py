@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from brusle import lazy
 from brusle.adapting import adapt_with
 from brusle.finishing import finish_with
+from brusle.notebooks import show_with
 from brusle.version import __version__ as __version__
 
 # The public names. Type checkers read the list as it stands; at run time each is imported when it
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
     from brusle import data as data
     from brusle import defences as defences
     from brusle import evaluation as evaluation
+    from brusle import explaining as explaining
+    from brusle import looking as looking
     from brusle import report as report
     from brusle import serving as serving
+    from brusle import studio as studio
     from brusle import victims as victims
     from brusle import zoo as zoo
     from brusle.attacks import minimise as minimise
@@ -39,6 +43,8 @@ if TYPE_CHECKING:
     from brusle.evaluation.running.plan import Plan as Plan
     from brusle.evaluation.running.ray_engine import Ray as Ray
     from brusle.evaluation.storing.runs import Run as Run
+    from brusle.explaining import Explanation as Explanation
+    from brusle.explaining import explain as explain
     from brusle.results import AttackResult as AttackResult
     from brusle.terms import Pace as Pace
     from brusle.terms import Terms as Terms
@@ -55,3 +61,4 @@ else:
 # Parts that must not import each other are put together here.
 adapt_with(lambda model, device: import_module("brusle.victims").as_victim(model, device))
 finish_with(lambda run, folder: import_module("brusle.report.run_folder").write_files(run, folder))
+show_with(lambda thing: import_module("brusle.report.notebooks").in_notebooks(thing))

@@ -76,18 +76,36 @@ def test_attack_to_a_target_and_with_a_picture(photos) -> None:
     assert (photos / "p.png").exists()
 
 
+def test_attack_with_an_explanation(photos) -> None:
+    request = ("attack", "plane.png", "--target", "ship", "--pixels", "1", "--queries", "30")
+    alone = json.loads(run(*request, "--json", cwd=photos).stdout)
+    more = ("--effects", "theta.png", "--explain", "why", "--trace", "trace.json")
+    answer = run(*request, "--json", *more, cwd=photos)
+    assert json.loads(answer.stdout) == alone  # not a query more
+    assert (photos / "theta.png").read_bytes().startswith(b"\x89PNG")
+    parts = {path.name for path in (photos / "why" / "plane-to-8").iterdir()}  # 8 is ship
+    assert {"original.png", "look-after.png", "loss.png", "theta-1.png", "trace.json"} <= parts
+    trace = (photos / "why" / "plane-to-8" / "trace.json").read_text()
+    assert trace == (photos / "trace.json").read_text()
+    assert f"explained in {Path('why') / 'plane-to-8.png'}" in answer.stderr.splitlines()
+    assert "GradCAM" in answer.stderr
+
+
 def test_attack_with_the_expected_effects(photos) -> None:
     request = ("attack", "plane.png", "--target", "ship", "--pixels", "1", "--queries", "30")
     request = (*request, "--attack", "pixel-bandit", "--json")
     alone = json.loads(run(*request, cwd=photos).stdout)
-    for name in ("effects.png", "effects.npz"):
-        answer = run(*request, "--effects", name, cwd=photos)
-        assert json.loads(answer.stdout) == alone  # not a query more
-    assert (photos / "effects.png").read_bytes().startswith(b"\x89PNG")
+    answer = run(*request, "--effects", "effects.npz", cwd=photos)
+    assert json.loads(answer.stdout) == alone  # not a query more
     with np.load(photos / "effects.npz") as stored:
-        assert stored["queries"].tolist() == [10, alone["queries"]]
-        assert stored["effects"].shape == (2, 8, 32, 32)
-        np.testing.assert_array_equal(stored["original"], read_image(photos / "plane.png"))
+        last = alone["queries"]
+        assert stored["queries"].tolist() == sorted({5, last} | ({20} if last > 20 else set()))
+        assert stored["values"].shape == (len(stored["queries"]), 32, 32)
+        assert np.ptp(stored["values"]) > 0 and stored["meaning"] == "effect"
+        original = stored["original"]
+        np.testing.assert_array_equal(original, read_image(photos / "plane.png"))
+        changed = (stored["best"][-1] != original).any(0)
+        assert np.argwhere(changed).tolist() == [[e["row"], e["column"]] for e in alone["edits"]]
 
 
 def test_attack_with_the_colours_of_another_image(photos) -> None:
@@ -129,7 +147,11 @@ def test_attack_that_finds_nothing_exits_with_1(photos) -> None:
         (("attack", "plane.png", "--device", "abacus"), "error: device 'abacus' cannot be used"),
         (("attack", "plane.png", "--attack", "pgd0:restarts=900"), "not enough for 900 restarts"),
         (("attack", "plane.png", "--attack", "pgd0", "--defence", "jpeg:75"), "needs gradients"),
-        (("attack", "plane.png", "--effects", "e.png"), "error: BruSLe has no map of expected"),
+        (
+            ("attack", "plane.png", "--attack", "sparse-rs", "--effects", "e.png"),
+            "error: SparseRS keeps no map of what it expects of each pixel: take brusle and pixel",
+        ),
+        (("attack", "plane.png", "--look", "gradcam"), "say what --explain draws"),
         (
             ("attack", "plane.png", "--attack", "pixel-bandit", "--effects", "e.svg"),
             "error: cannot write e.svg in the format of its name: name it .png, .npz",
@@ -335,8 +357,8 @@ def test_an_interrupted_evaluation_prints_the_command_that_goes_on(tmp_path) -> 
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from brusle.evaluation.storing import store\n"
         "add = store.Store.add_rows\n"
-        "def interrupt(self, setting, rows):\n"
-        "    add(self, setting, rows)\n"
+        "def interrupt(*given):\n"
+        "    add(*given)\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "store.Store.add_rows = interrupt\n"
         "from brusle.cli import main; main()"

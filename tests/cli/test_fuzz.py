@@ -214,6 +214,9 @@ def test_odd_places_to_write_to(place, out) -> None:
         check("attack", "good.png", *victim, *short, name, out, **wrong)
     bandit = ("--attack", "pixel-bandit", "--effects", f"{out}/e.png" if out == "folder" else out)
     check("attack", "good.png", *victim, *short, *bandit, codes=(0, 2) if out == "folder" else (2,))
+    if out != "folder":
+        check("attack", "good.png", *victim, *short, "--explain", out, **wrong)
+        check("explain", "run", "--look", "none", *SHORT, "--out", out, **wrong)
     check("pairs", *SHORT, *victim, "--out", out, **wrong)
     check("report", "run", "--out", out, **wrong)
     if out != "folder":

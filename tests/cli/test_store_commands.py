@@ -14,10 +14,10 @@ from tampering import tamper
 
 import brusle
 from brusle.attacks import BruSLe, SparseRS
-from brusle.cli.status import look
 from brusle.data import load, read_image
 from brusle.evaluation.record import Setting
 from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.storing.progress import look
 from brusle.evaluation.storing.store import Store
 from brusle.locking import is_written
 
@@ -126,7 +126,7 @@ def test_watch_ends_with_the_writer(tmp_path) -> None:
         (("status", "missing"), "error: missing holds no run: give the folder of an evaluation"),
         (("verify", "missing"), "error: missing holds no run"),
         (("export", "missing", "--to", "a.csv"), "error: missing holds no run"),
-        (("export", "missing"), "say what to write: --to, --images or --npz"),
+        (("export", "missing"), "say what to write: --to, --images, --npz or --traces"),
         (("export", "missing", "--to", "a.txt"), "error: cannot write a.txt in the format of its"),
         (("export", "missing", "--npz", "a.csv"), "its name: name it .npz"),
         (("status", "missing", "--watch", "0"), "0.0 is not in the range 0<x<=86400"),

@@ -265,7 +265,7 @@ def test_photographs_are_framed_without_the_victim(tmp_path, trace) -> None:
     answer = run("export", tmp_path / "run", "--images", tmp_path / "images")
     assert answer.returncode == 0 and f"{wins} images written" in answer.stdout, answer.stderr
     assert run("report", tmp_path / "run").returncode == 0
-    assert "data:image/png" in (tmp_path / "run" / "report.html").read_text()
+    assert 'src="data:image/png' in (tmp_path / "run" / "report.html").read_text()
     assert not trace.exists()
 
 

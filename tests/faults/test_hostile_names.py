@@ -57,6 +57,7 @@ ALLOWED = {
     *("h1", "h2", "h3", "p", "a", "div", "span", "b", "i", "u", "em", "small", "br", "ul", "li"),
     *("table", "caption", "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "img"),
     *("details", "summary", "pre", "svg", "g", "path", "line", "text", "rect", "circle"),
+    "script",
 }
 SHORT = ("--goal", "untargeted", "--goal", "targeted", "--pixels", 3, "--queries", 20)
 
@@ -257,6 +258,7 @@ def test_commands_that_print(place, runs, tmp_path) -> None:
     assert shown(MARKUP) in said
     effects = ("--attack", "pixel-bandit", "--effects", tmp_path / "e.png", "--json")
     json.loads(calm("attack", odd, *VICTIM_NAME, "--queries", 60, *effects))
+    json.loads(calm("attack", odd, *VICTIM_NAME, "--queries", 60, "--explain", tmp_path, "--json"))
 
 
 @pytest.mark.parametrize(
@@ -273,6 +275,7 @@ def test_commands_that_print(place, runs, tmp_path) -> None:
         ("export", MARKUP, "--to", "x.csv"),
         ("report", MARKUP),
         ("compare", MARKUP),
+        ("film", MARKUP),
         ("verify", MARKUP),
         ("reproduce", MARKUP),
         ("data", "fetch", "cifar10", "--archive", MARKUP, "--dir", "fetched"),
@@ -286,6 +289,22 @@ def test_errors_are_one_line(place, arguments) -> None:
     for character in answer.stderr:
         assert character == "\n" or (character.isprintable() and character != "\u202e")
     assert answer.stderr.splitlines()[-1].lower().startswith("error: ")
+
+
+def test_films_stay_in_the_run_folder(place, tmp_path) -> None:
+    folder = tmp_path / "deep" / "traced"
+    some = [NAMES.index(name) for name in ("../../escaped", "/absolute/escaped", "💥" * 90, "..")]
+    every = data(MARKUP)
+    part = Dataset(
+        MARKUP, every.images[some], every.labels[some], every.classes,
+        tuple(every.names[at] for at in some),
+    )  # fmt: skip
+    brusle.evaluate(victim(), part, [Evil(3, 20)], "untargeted", out=folder, trace=True)
+    for name in part.names:
+        calm("film", folder, "--image", name, "--seconds", 1, *DATA)
+    films = [*tmp_path.rglob("*.webp")]
+    assert len(films) == len(some) and {path.parent for path in films} == {folder}
+    assert f"no image {MARKUP!r}"[:30] in command("film", folder, "--image", MARKUP).stderr
 
 
 def test_pages_hold_names_as_text_only(place, runs, tmp_path) -> None:
@@ -305,7 +324,7 @@ def test_pages_hold_names_as_text_only(place, runs, tmp_path) -> None:
         assert shown(MARKUP) in found.text
         assert not {c for c in text if not c.isprintable() and c not in "\n\N{NO-BREAK SPACE}"}
         pictures = [attributes for name, attributes in found.found if name == "img"]
-        assert bool(pictures) == (path in pages)  # a comparison has none
+        assert bool(pictures) == bool(found.data()) == (path in pages)  # a comparison has none
 
 
 def test_markdown_holds_names_as_text_only(place, runs, tmp_path) -> None:

@@ -48,6 +48,8 @@ WRITERS = [
     (ATTACK, "image-adversarial.png"),
     *(((*ATTACK, "--picture", name), name) for name in ("p.png", "p.jpg", "p.webp", "p.pdf")),
     *(((*ATTACK, *BANDIT, "--effects", name), name) for name in ("e.png", "e.npz")),
+    ((*ATTACK, "--explain", "why"), "why"),
+    (("explain", "run", "--look", "none"), "run/explain"),
     *((REPRODUCE, f"reproduced/reproduction.{end}") for end in ("json", "md", "png")),
 ]
 

@@ -88,6 +88,12 @@ def _usual_pixels() -> str:
     "true one has left the list, or what is on top was not in the list of the clean image.",
 )
 @click.option(
+    "--trace",
+    is_flag=True,
+    help="Also keep what each search finds on its way, a few kilobytes each, of the attacks that "
+    "this command runs: for `brusle explain`, `brusle film` and the report.",
+)
+@click.option(
     "--record",
     is_flag=True,
     help="Keep every answer in the run folder, so that nothing is ever asked twice. Those of a "
@@ -120,6 +126,7 @@ def command(
     device: str,
     timeout: float | None,
     terms: Terms,
+    trace: bool,
     record: bool,
     replay: Path | None,
     dry_run: bool,
@@ -164,10 +171,11 @@ def command(
             batch_size=batch_size,
             engine=engine(workers, address),
             retry_errors=retry_errors,
+            trace=trace,
             on_progress=display.update,
             on_warning=display.warn,
         )
-    return _show(run, console, as_json)
+    return _show(run, console, as_json, trace)
 
 
 def _plan(context: click.Context, config: Path | None) -> Plan:
@@ -208,7 +216,7 @@ def _show_estimate(plan: Plan, out: Path | None, device: str, terms: Terms, as_j
     return 0
 
 
-def _show(run: Run, console: Console, as_json: bool) -> int:
+def _show(run: Run, console: Console, as_json: bool, trace: bool) -> int:
     """Print the table, and say where things are."""
     from brusle.cli import VICTIM_FAILED
     from brusle.evaluation.running.display import print_warning
@@ -228,6 +236,12 @@ def _show(run: Run, console: Console, as_json: bool) -> int:
         console.print(escape(spending.told()))
     if run.resumed:
         console.print(f"{run.resumed} attacks were stored already and not run again")
+        untraced = run.untraced if trace else 0
+        if untraced:
+            console.print(
+                f"[yellow]note[/]: {untraced} of them were stored without a trace: to have all, "
+                f"choose another --out"
+            )
     where = f"[bold]{escape(run.folder)}[/]"
     console.print(f"{run.seconds:.0f} s; rows, summary and pictures are in {where}")
     if run.errors:

@@ -23,6 +23,12 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     help="Adversarial images as PNG, to this folder.",
 )
 @click.option("--npz", type=_FILE, help="Adversarial images as arrays, to FILE.npz.")
+@click.option(
+    "--traces",
+    type=_FILE,
+    help="What searches found on their way (`evaluate --trace`), a line of JSON each, to "
+    "FILE.jsonl.",
+)
 @click.option("--data", help="Where the original images are. Default: as the run says.")
 @json_option("Print what was written as JSON.")
 def command(
@@ -30,6 +36,7 @@ def command(
     to: Path | None,
     images: Path | None,
     npz: Path | None,
+    traces: Path | None,
     data: str | None,
     as_json: bool,
 ) -> None:
@@ -37,10 +44,15 @@ def command(
 
     Adversarial images are those of the successes, rebuilt from the originals and the stored edits.
     """
-    from brusle.evaluation.storing.export import export_images, export_npz, export_rows
+    from brusle.evaluation.storing.export import (
+        export_images,
+        export_npz,
+        export_rows,
+        export_traces,
+    )
 
-    if to is None and images is None and npz is None:
-        raise click.UsageError("say what to write: --to, --images or --npz")
+    if to is None and images is None and npz is None and traces is None:
+        raise click.UsageError("say what to write: --to, --images, --npz or --traces")
     written: list[dict[str, Any]] = []
     if to is not None:
         written.append({"what": "rows", "count": export_rows(run, to), "to": str(to)})
@@ -49,6 +61,9 @@ def command(
         written.append({"what": "images", "count": count, "to": str(images)})
     if npz is not None:
         written.append({"what": "images", "count": export_npz(run, npz, data), "to": str(npz)})
+    if traces is not None:
+        count = export_traces(run, traces)
+        written.append({"what": "traces", "count": count, "to": str(traces)})
     if as_json:
         print_json(written)
         return

@@ -48,7 +48,7 @@ def victim_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         timeout_option,
     )
-    return _apply(options, command)
+    return apply_all(options, command)
 
 
 def terms_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,7 +103,51 @@ def terms_options(command: Callable[..., Any]) -> Callable[..., Any]:
         )
         return command(*args, terms=terms, **values)
 
-    return _apply(options, with_terms)
+    return apply_all(options, with_terms)
+
+
+def reopening_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What a run was of, if it is not to be opened by the names that the run has for it."""
+    options = (
+        click.option("--victim", help="The classifier, by another name than the run knows it by."),
+        click.option(
+            "--defence",
+            "defences",
+            multiple=True,
+            help="A defence before it, instead of the run's; repeat for several, the innermost "
+            "first.",
+        ),
+        click.option(
+            "--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ..."
+        ),
+        click.option("--data", help="Where the original images are. Default: as the run says."),
+    )
+    return apply_all(options, command)
+
+
+def look_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``--look`` and ``--layer``; the command gets them as ``wish``."""
+    options = (
+        click.option(
+            "--look",
+            type=click.Choice(
+                ["auto", "gradcam", "attention", "attention-last", "occlusion", "none"]
+            ),
+            default="auto",
+            show_default=True,
+            help="How to see where the victim looks: GradCAM for convolutional nets, attention for "
+            "transformers, occlusion for the others, which asks them 65 times per image.",
+        ),
+        click.option("--layer", help="The layer of GradCAM, by name. Default: the last that fits."),
+    )
+
+    @functools.wraps(command)
+    def with_wish(*args: Any, look: Any, layer: str | None, **values: Any) -> Any:
+        from brusle.explaining.asking import Wish
+
+        return command(*args, wish=Wish(look, layer), **values)
+
+    return apply_all(options, with_wish)
 
 
 data_option = click.option(
@@ -138,7 +182,7 @@ def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Ray cluster to join, as in auto or 10.0.0.5:6379; needs brusle[ray].",
         ),
     )
-    return _apply(options, command)
+    return apply_all(options, command)
 
 
 retry_option = click.option(
@@ -210,10 +254,11 @@ def search_options(queries: int, several: bool = False) -> Decorator:
         ),
         json_option("Print the result as JSON."),
     )
-    return lambda command: _apply(options, command)
+    return lambda command: apply_all(options, command)
 
 
-def _apply(options: tuple[Decorator, ...], command: Callable[..., Any]) -> Callable[..., Any]:
+def apply_all(options: tuple[Decorator, ...], command: Callable[..., Any]) -> Callable[..., Any]:
+    """A command with several options, which its help lists in this order."""
     for option in reversed(options):
         command = option(command)
     return command

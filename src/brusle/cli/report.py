@@ -27,7 +27,9 @@ def command(
     """Write what the folder RUN holds as one HTML page; also while it is running.
 
     The page needs no network and no other files. It holds the result in words, reasons to doubt
-    it, tables with intervals, curves, classes, seeds, comparisons, examples and provenance.
+    it, tables with intervals, curves, classes, seeds, comparisons, examples and provenance. In a
+    browser that runs its scripts, every row can be found and looked at: what was changed and, after
+    `brusle evaluate --trace`, how the search came to it.
     """
     from brusle.evaluation.storing.runs import Run
     from brusle.files import require_plain

@@ -5,14 +5,11 @@ from __future__ import annotations
 import ipaddress
 import os
 import shlex
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
+from brusle.cli.hosting import port_option, told_to_end
 from brusle.cli.options import victim_options
 from brusle.cli.output import json_option, print_json, say
 from brusle.defaults import FORMATS
@@ -33,13 +30,7 @@ _SHARE = click.FloatRange(0, 1)
     "Vision, Amazon Rekognition, or plain JSON.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    show_default=True,
-    help="The port; 0 takes a free one.",
-)
+@port_option
 @click.option(
     "--top",
     type=click.IntRange(min=1),
@@ -118,26 +109,13 @@ def command(
         key=None if key is None else _key(key),
         books=books,
     )
-    with _told_to_end() as told, server:
+    with told_to_end() as told, server:
         if as_json:
             print_json({"url": server.url, "port": server.port, "victim": server.name}, indent=None)
         else:
             attack = shlex.join(["brusle", "evaluate", "--victim", server.name])
             say(f"{victim} answers at {server.url}; attack it with: {attack}")
         told.wait()
-
-
-@contextmanager
-def _told_to_end() -> Iterator[threading.Event]:
-    """Set by Ctrl-C or a request to end, which are the usual ways to end a server."""
-    told = threading.Event()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda *_: told.set()) for number in numbers}
-    try:
-        yield told
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _is_loopback(host: str) -> bool:

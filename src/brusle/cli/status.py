@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,8 +15,6 @@ from brusle.cli.output import json_option, print_json
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
-
-    from brusle.evaluation.record import Setting
 
 
 @click.command()
@@ -32,6 +30,8 @@ if TYPE_CHECKING:
 def command(run: Path, as_json: bool, watch: float | None) -> None:
     """Say how far the evaluation in the folder RUN is; also while it is running."""
     from rich.console import Console
+
+    from brusle.evaluation.storing.progress import look
 
     console = Console()
     while True:
@@ -51,36 +51,6 @@ def _a_number(seconds: float | None) -> float | None:
     if seconds is not None and math.isnan(seconds):
         raise click.BadParameter("give a number of seconds")
     return seconds
-
-
-def look(folder: Path) -> dict[str, Any]:
-    """What is stored in a run folder, and whether a run is writing to it."""
-    from dataclasses import asdict
-
-    from brusle.evaluation.storing.store import JustStarting, Retries, Store
-    from brusle.locking import is_written
-
-    writing = is_written(folder)  # first: if it has ended by now, what is read next is final
-    try:
-        with Store.read(folder) as store:
-            about, settings, counts = store.about(), store.settings(), store.counts()
-            again = asdict(store.retries())
-    except JustStarting:
-        writing, about, settings, counts, again = True, None, [], {}, asdict(Retries(0, 0))
-    lines = [_setting(setting, counts.get(setting.number, {})) for setting in settings]
-    facts = {} if about is None else about.as_dict()
-    found = {"run": str(folder), "writing": writing, "about": facts, "settings": lines}
-    return found | {"runs_again": again}
-
-
-def _setting(setting: Setting, counts: Mapping[str, int]) -> dict[str, Any]:
-    from brusle.evaluation.statistics import success_rate_of
-    from brusle.outcomes import Status
-
-    ordered = {status: counts[status] for status in get_args(Status) if status in counts}
-    stored, rate = sum(counts.values()), success_rate_of(counts)
-    found = {"stored": stored, "counts": ordered, "asr": rate.as_dict()}
-    return {"name": setting.name, **setting.model_dump(), **found}
 
 
 def _show(found: Mapping[str, Any], console: Console) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from brusle.cli.options import terms_options, timeout_option
+from brusle.cli.options import reopening_options, terms_options, timeout_option
 from brusle.cli.output import json_option, print_json, say
 
 if TYPE_CHECKING:
@@ -16,15 +16,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--victim", help="The classifier, by another name than the run knows it by.")
-@click.option(
-    "--defence",
-    "defences",
-    multiple=True,
-    help="A defence before it, instead of the run's; repeat for several, the innermost first.",
-)
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
-@click.option("--data", help="Where the original images are. Default: as the run says.")
+@reopening_options
 @click.option("--batch-size", type=click.IntRange(min=1), help="Most images per model call.")
 @timeout_option
 @terms_options
