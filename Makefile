@@ -9,13 +9,13 @@ PIP := $(BIN)/python $(INSTALL)
 # as many test processes as cores, each with one thread: far quicker than the other way round
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
-.PHONY: demo test test-ray test-remote test-slow test-all check bench clean
+.PHONY: demo test test-browser test-ray test-remote test-slow test-all check bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/brusle evaluate --limit 70
 
 test: check
-	$(PYTEST) -m "not slow and not remote"
+	$(PYTEST) -m "not slow and not remote and not browser"
 
 # tests that start Ray share no machine with others, so one after the other
 test-ray: $(VENV)/.installed-dev
@@ -26,9 +26,15 @@ test-remote: $(VENV)/.installed-dev $(SERVERS)/mlserver/.installed $(SERVERS)/ks
 	BRUSLE_TEST_SERVERS=$(SERVERS) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m remote
 
 test-slow: $(VENV)/.installed-dev
-	$(PYTEST) -m "slow and not ray and not remote"
+	$(PYTEST) -m "slow and not ray and not remote and not browser"
 
-test-all: test test-slow test-ray test-remote
+# pages as people see them, in Chromium, which Debian's package brings where there is none
+test-browser: $(VENV)/.installed-browser
+	@command -v chromium >/dev/null || test -n "$$BRUSLE_TEST_CHROMIUM" || \
+		{ apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser
+
+test-all: test test-slow test-ray test-remote test-browser
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -37,6 +43,7 @@ check: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/tracing.py
 	$(BIN)/python benchmarks/runtimes.py
 	$(BIN)/python benchmarks/engines.py
 	$(BIN)/python benchmarks/effectiveness.py
@@ -54,6 +61,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 $(VENV)/.installed-dev: $(VENV)/.installed Makefile
 	$(PIP) -e ".[dev]"
 	$(PIP) --no-deps --upgrade --target $(VENV)/peers torchattacks==3.5.1
+	@touch $@
+
+$(VENV)/.installed-browser: $(VENV)/.installed-dev
+	$(PIP) -e ".[dev,browser]"
 	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed
