@@ -48,6 +48,7 @@ LEVELS = (  # the lowest first: a layer may import those of lower levels
         Layer("zoo"),
         Layer("victims", beside=("data", "zoo")),
         Layer("defences", beside=("victims",)),
+        Layer("looking", beside=("defences", "victims")),
     ),
     (Layer("serving"), Layer("evaluation.record")),
     (Layer("evaluation.statistics"),),
@@ -56,6 +57,7 @@ LEVELS = (  # the lowest first: a layer may import those of lower levels
     (Layer("evaluation.paper"),),
     (Layer("evaluation"),),
     (Layer("report"),),
+    (Layer("explaining"), Layer("studio")),
     (Layer("cli"),),
     (TOP,),
 )
