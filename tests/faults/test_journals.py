@@ -3,23 +3,28 @@
 import multiprocessing
 import os
 import random
+import sqlite3
 import threading
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from models import integer_model, random_images
+from rehearsing import NET, misbehaving, name_of, net
 from tampering import damage
 
 from brusle.books import Totals
+from brusle.data import source
 from brusle.errors import DataError
 from brusle.journal import Journal, Key, image_hashes
+from brusle.journal.canary import Canary
 from brusle.replies import Reply
 from brusle.terms import Terms
-from brusle.victims import recorded, wrap
+from brusle.victims import load_victim, recorded, wrap
 
 SHAPE, IMAGES, THREADS = (3, 8, 8), 120, 4
 
@@ -136,3 +141,46 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         journal.canary.add(1, reply, torch.rand(1, *SHAPE))
         journal.canary.add(20, reply)
     return path
+
+
+def unkept(path: Path) -> int:
+    """Images that the file calls answered, less the answers that are in it."""
+    with closing(sqlite3.connect(path)) as file:
+        (called,) = file.execute("SELECT total(images) FROM calls WHERE outcome = 'answered'")
+        (kept,) = file.execute("SELECT count(*) FROM answers")
+        # the first look at the canary is the answer to an image, and no call of its own
+        (looks,) = file.execute("SELECT count(*) FROM canary WHERE number > 0")
+    return int(called[0]) - kept[0] - looks[0]
+
+
+@pytest.mark.parametrize("kind", ["service", "local"])
+def test_the_books_call_nothing_answered_that_a_kill_would_lose(
+    kind, tmp_path, monkeypatch
+) -> None:
+    """Even if another thread commits at the worst moment: just before an answer is kept."""
+    seen: list[int] = []
+
+    def at_the_worst_moment(owner: type, method: str) -> None:
+        plain = getattr(owner, method)
+
+        def first_commit(self, *args, **kwargs):
+            journal.flush()
+            seen.append(unkept(journal.path))
+            return plain(self, *args, **kwargs)
+
+        monkeypatch.setattr(owner, method, first_commit)
+
+    at_the_worst_moment(Journal, "note")
+    at_the_worst_moment(Canary, "add")
+    images = source("sample").take(range(6)).images
+    with misbehaving(net) as server, Journal(tmp_path / "journal.sqlite") as journal:
+        asked = load_victim(name_of(server) if kind == "service" else NET, "cpu")
+        if kind == "service":
+            asked = asked.under(Terms(canary=2))
+        victim = recorded(asked, journal)
+        for part in images.split(2):
+            victim(part)
+        journal.flush()
+        assert len(seen) >= 3 and max(seen) <= 0
+        assert unkept(journal.path) == 0
+        assert journal.books.totals.answered == (7 if kind == "service" else 6)

@@ -142,8 +142,6 @@ class Answers:
         ticket = self._writer.hand_in(_ADD, stored.items())
         if wait:
             self._file.wait_for(ticket)
-        else:
-            self._file.write_soon()
         return stored
 
 

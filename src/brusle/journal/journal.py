@@ -80,13 +80,17 @@ class Journal:
 
         Args:
             replies: the answers.
-            wait: when this returns, they are on the disk. If not, they are within moments, and
-                `flush` waits for them.
+            wait: when this returns, they are on the disk. If not, they are written with whatever
+                is written next: `write_soon` sees to it, `flush` waits for it.
 
         Returns:
             The answers as they will be found: text that no file can hold is replaced.
         """
         return self._answers.note(replies, wait)
+
+    def write_soon(self) -> None:
+        """Have what was noted written within moments, and wait for nobody."""
+        self._file.write_soon()
 
     def flush(self) -> None:
         """Return when everything that was noted is on the disk."""

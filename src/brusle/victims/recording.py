@@ -228,15 +228,20 @@ class Recorded:
         return self._listen(self._stream, list(new), images[at])
 
     def _listen(self, stream: Stream, names: list[Key], images: Tensor) -> dict[Key, Reply]:
-        """Note replies as they come; if that is interrupted, nothing more is sent."""
+        """Note replies as they come; if that is interrupted, nothing more is sent.
+
+        The stream closes a call in the books after its replies were noted. What is handed in is
+        written in that order, so the books call nothing answered that is not in the journal.
+        """
         fresh: dict[Key, Reply] = {}
         try:
             with closing(stream(images)) as replies:
                 for at, reply in replies:
                     self._require_width(reply)
-                    last = len(fresh) + 1 == len(names)
-                    fresh |= self.journal.note({names[at]: reply}, wait=last)
+                    fresh |= self.journal.note({names[at]: reply}, wait=False)
                     self._watch.see(images[at : at + 1], fresh[names[at]])
+                    if len(fresh) < len(names):
+                        self.journal.write_soon()
         finally:
             self.journal.flush()  # before anybody sees one
         if len(fresh) < len(names):
@@ -261,11 +266,14 @@ class Recorded:
         try:
             scores = call_victim(self._source, images, keys)
             rows = _rows(require_scores(scores, len(names), self.name))
+            replies = dict(zip(names, map(self._reply, rows), strict=True))
         except BaseException:
             books.close(call, "lost")
             raise
-        books.close(call, "answered")
-        return self.journal.note(dict(zip(names, map(self._reply, rows), strict=True)))
+        noted = self.journal.note(replies, wait=False)
+        books.close(call, "answered")  # not before: see _listen
+        self.journal.flush()
+        return noted
 
     def _reply(self, row: NDArray[Any]) -> Reply:
         """Scores of one image; labels by name where another life may number them otherwise."""
@@ -275,10 +283,10 @@ class Recorded:
         names = self.vocabulary.names
         return Reply(row[listed], tuple(names[at] for at in listed))
 
-    def _ask_canary(self, image: Tensor) -> Reply:
+    def _ask_canary(self, image: Tensor) -> Iterator[Reply]:
         assert self._stream is not None
-        ((_, reply),) = self._stream(image.to(self.device))
-        return reply
+        with closing(self._stream(image.to(self.device))) as replies:
+            yield from (reply for _, reply in replies)
 
     def _together(self, replies: Sequence[Reply]) -> Consultation:
         """All replies in one tensor, where the victim's would be."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from torch import Tensor
 
@@ -53,7 +53,7 @@ class Watch:
                     f"{_name(before)} -> {_name(reply.version)}"
                 )
 
-    def look(self, every: int, ask: Callable[[Tensor], Reply]) -> None:
+    def look(self, every: int, ask: Callable[[Tensor], Iterable[Reply]]) -> None:
         """Ask the canary if so many images were sent since the last time; 0 is never."""
         looks = self._journal.canary.looks
         if not every or not looks or not self._looking.acquire(blocking=False):
@@ -62,14 +62,14 @@ class Watch:
             image = self._journal.canary.image
             if image is None or self._sent - looks[-1].sent < every:
                 return
-            reply = ask(image)
-            self._journal.canary.add(self._sent, reply)
-            change = _change(looks[0].reply, reply, self._classes)
-            if change:
-                self._warn(
-                    f"the service's answer to the canary image has changed after {self._sent} "
-                    f"images: {change}"
-                )
+            for reply in ask(image):  # one, whose call is closed when it is in the journal
+                self._journal.canary.add(self._sent, reply)
+                change = _change(looks[0].reply, reply, self._classes)
+                if change:
+                    self._warn(
+                        f"the service's answer to the canary image has changed after {self._sent} "
+                        f"images: {change}"
+                    )
         finally:
             self._looking.release()
 

@@ -24,7 +24,7 @@ from brusle.terms import Terms
 from brusle.trouble import NO_PATIENCE, Patience
 from brusle.victims.remote import loops
 from brusle.victims.remote.authorisation import require_authorised
-from brusle.victims.remote.errands import Errand, Sleep, Wire
+from brusle.victims.remote.errands import Arrival, Errand, Sleep, Wire
 from brusle.victims.remote.pace import Pacer
 from brusle.victims.remote.service import Images, Service
 from brusle.victims.remote.transport import Transport
@@ -150,6 +150,7 @@ class RemoteVictim:
 
         If one cannot be had, the replies of all calls that are under way come before the error.
         Whoever stops early has no more calls made; those under way end within a short time.
+        A call is closed in the books when somebody asks for what comes after its replies.
 
         Raises:
             VictimUnavailable: the service is in trouble that did not end, or see `interrupt`.
@@ -157,19 +158,24 @@ class RemoteVictim:
         pixels = _pixels(images)
         if not len(pixels):
             return
-        arrived: SimpleQueue[tuple[int, Reply] | None] = SimpleQueue()
+        arrived: SimpleQueue[Arrival | None] = SimpleQueue()
         wire = self._line.wire(self.books)
-        errand = self._errand(wire, lambda at, reply: arrived.put((at, reply)))
+        errand = self._errand(wire, arrived.put)
         ended = asyncio.run_coroutine_threadsafe(errand.run(pixels), wire.loop)
         ended.add_done_callback(lambda _: arrived.put(None))
         self._line.errands.add(errand)
         try:
-            while (item := arrived.get()) is not None:
-                yield item
+            while (arrival := arrived.get()) is not None:
+                try:
+                    yield arrival.at, arrival.reply
+                finally:
+                    _close(arrival)
             ended.result()
         finally:
             self._line.errands.discard(errand)
             _end(errand, wire.loop, ended)
+            while not arrived.empty():  # replies that nobody wants any more
+                _close(arrived.get())
 
     def interrupt(self) -> None:
         """End what all threads ask for: they get what is under way, and then an error."""
@@ -178,12 +184,12 @@ class RemoteVictim:
     def explain(self, image: Tensor) -> Trial:
         """Ask for one ``(c, h, w)`` image, once, and show request, response and what is read."""
         wire = self._line.wire(self.books)
-        errand = self._errand(wire, lambda *_: None)
+        errand = self._errand(wire, lambda _: None)
         ask = errand.look(_pixels(image[None]))
         seen = asyncio.run_coroutine_threadsafe(ask, wire.loop).result()
         return trial(*seen, classes=self.classes)
 
-    def _errand(self, wire: Wire, put: Callable[[int, Reply], None]) -> Errand:
+    def _errand(self, wire: Wire, put: Callable[[Arrival], None]) -> Errand:
         return Errand(self.name, self.service, self.terms, self.books, wire, put)
 
     def close(self) -> None:
@@ -207,6 +213,11 @@ class RemoteVictim:
 def _pixels(images: Tensor) -> Images:
     pixels: Images = images.detach().to("cpu", torch.float32).numpy()
     return np.ascontiguousarray(pixels)
+
+
+def _close(arrival: Arrival | None) -> None:
+    if arrival is not None and arrival.booking is not None:
+        arrival.booking.close()
 
 
 def _end(errand: Errand, loop: asyncio.AbstractEventLoop, ended: Future[None]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from brusle.books import Books
 from brusle.errors import VictimUnavailable
@@ -93,6 +93,21 @@ class Batch:
         return [Batch(self.start + at, self.images[at : at + size], self.lost) for at in starts]
 
 
+class Arrival(NamedTuple):
+    """A reply that has come.
+
+    Attributes:
+        at: position of its image.
+        reply: the reply.
+        booking: of the call, with its last reply. It is closed by whoever has taken all of them in:
+            what the books call answered must not be asked for again after a kill.
+    """
+
+    at: int
+    reply: Reply
+    booking: Booking | None
+
+
 class Errand:
     """The way of some images to a service and back.
 
@@ -102,7 +117,7 @@ class Errand:
         terms: how long and how often is tried.
         books: where calls are written down.
         wire: what is shared with other errands.
-        put: takes each position with its reply, as they arrive.
+        put: takes replies as they arrive.
     """
 
     def __init__(
@@ -112,7 +127,7 @@ class Errand:
         terms: Terms,
         books: Books,
         wire: Wire,
-        put: Callable[[int, Reply], None],
+        put: Callable[[Arrival], None],
     ) -> None:
         self._name, self._service, self._terms = name, service, terms
         self._books, self._wire, self._put = books, wire, put
@@ -172,7 +187,7 @@ class Errand:
     async def _answer_together(self, batch: Batch) -> bool:
         """Put a batch into one call; if it is refused, into two: there may be too many in it."""
         try:
-            return self._deliver(batch, await self._call(batch))
+            return self._deliver(batch, *await self._call(batch))
         except Failure:  # about an image, or their number
             half = (len(batch) + 1) // 2
         answered = await self._answer_parts(replace(batch, lost=batch.lost + 1), half)
@@ -196,32 +211,35 @@ class Errand:
             if self._service.settled:  # by another call, in the meantime
                 return await self._answer_together(one)
             try:
-                replies = await self._call(one, probing=True)
+                answer = await self._call(one, probing=True)
             except Failure:
                 self._service.settle(worked=False)
             else:
                 self._service.settle(worked=True)
-                return self._deliver(one, replies)
+                return self._deliver(one, *answer)
             answered = False
             try:
-                replies = await self._call(replace(one, lost=one.lost + 1))
-                answered = self._deliver(one, replies)
+                answer = await self._call(replace(one, lost=one.lost + 1))
+                answered = self._deliver(one, *answer)
             finally:
                 if not answered:
                     self._service.unsettle()
             return answered
 
-    def _deliver(self, batch: Batch, replies: list[Reply]) -> bool:
+    def _deliver(self, batch: Batch, replies: list[Reply], booking: Booking) -> bool:
         for at, reply in enumerate(replies):
-            self._put(batch.start + at, reply)
+            last = at + 1 == len(replies)
+            self._put(Arrival(batch.start + at, reply, booking if last else None))
         self._wire.note(replies)
         answered = not any(reply.error for reply in replies)
         if answered:
             self._wire.largest = max(self._wire.largest, len(replies))
         return answered
 
-    async def _call(self, batch: Batch, probing: bool = False) -> list[Reply]:
+    async def _call(self, batch: Batch, probing: bool = False) -> tuple[list[Reply], Booking]:
         """Replies to the images of one call, which is tried until the patience is over.
+
+        The booking of the try that brought them is still open.
 
         Raises:
             Failure: several images were refused together; or, where a format is tried, it failed.
@@ -232,32 +250,39 @@ class Errand:
             waits = Waits(self._terms, self._wire.calls)
             while True:
                 try:
-                    replies = await self._try(batch, call, probing)
-                    return [replace(reply, lost=batch.lost + waits.count) for reply in replies]
+                    replies, booking = await self._try(batch, call, probing)
+                    lost = batch.lost + waits.count
+                    return [replace(reply, lost=lost) for reply in replies], booking
                 except Failure as failure:
                     pause = self._pause(failure, waits, probing)
                 await self._wire.sleep(pause)
 
-    async def _try(self, batch: Batch, call: Call, probing: bool) -> list[Reply]:
-        """Send a call once, and book it."""
+    async def _try(self, batch: Batch, call: Call, probing: bool) -> tuple[list[Reply], Booking]:
+        """Send a call once, and book it; if that was in vain, it is closed."""
         await self._wire.pacer.turn(len(batch))
         booking = Booking(self._books, len(batch), self._terms)
         task = asyncio.current_task()
         assert task is not None
         self._under_way.add(task)
         try:
-            replies = await self._read(await self._send(call, booking), len(batch))
+            replies = await self._heard(batch, call, booking, probing)
+        except BaseException:
+            booking.close()
+            raise
+        finally:
+            self._under_way.discard(task)
+        booking.outcome = "answered" if any(not reply.error for reply in replies) else "refused"
+        return replies, booking
+
+    async def _heard(
+        self, batch: Batch, call: Call, booking: Booking, probing: bool
+    ) -> list[Reply]:
+        try:
+            return await self._read(await self._send(call, booking), len(batch))
         except Failure as failure:
             if failure.fault != "image" or len(batch) > 1 or probing:
                 raise
-            replies = [Reply(error=f"the victim refused the image ({failure.reason})")]
-            booking.outcome = "refused"
-        else:
-            booking.outcome = "answered" if any(not r.error for r in replies) else "refused"
-        finally:
-            self._under_way.discard(task)
-            booking.close()
-        return replies
+            return [Reply(error=f"the victim refused the image ({failure.reason})")]
 
     def _pause(self, failure: Failure, waits: Waits, probing: bool) -> float:
         """Seconds to wait before the next try; raises if there is none."""
