@@ -1,13 +1,17 @@
 """Keeps traces of a session: watches it round by round (``on_round``), and changes nothing.
 
-No query, no random number and no result depends on whether somebody watches.
+No query, no random number and no result depends on whether somebody watches. While the attack runs,
+little is done: candidates are kept as they were asked, and read when their problem is finished, all
+of it at once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
+from torch.nn.utils.rnn import pad_sequence
 
-from brusle.problems import Dense, Problems
+from brusle.problems import Candidates, Dense, Problems
 from brusle.scores import ABSENT, Scores
 from brusle.tracing import HELD, POINTS, SIDE, TOP, Belief, Improvement, Trace, halved, thinned
 
@@ -42,7 +47,8 @@ class Tracer:
             on_improved: called with the number of a problem and each of its improvements at once,
                 the clean image first.
         """
-        self._problems, self._clean, self._on_improved = problems, clean, on_improved
+        self._problems, self._on_improved = problems, on_improved
+        self._meaning, self._clean = clean.meaning, tops(clean, TOP)
         self._notes: dict[int, _Notes] = {}
 
     def note(self, seen: Round) -> None:
@@ -64,10 +70,8 @@ class Tracer:
         notes = self._notes.pop(row, None) or _Notes()
         if not int(result.queries[row]):
             return None
-        found = notes.found()
-        final = self._final(row, result)
-        last = found[-1] if found else None
-        if last is None or not _same_image(last, final):  # a starting image, or an earlier search's
+        *found, final = self._read(row, [*notes.found(), self._final(row, result)])
+        if not found or not _same_image(found[-1], final):  # a start, or an earlier search's
             found.append(final)
         return Trace(
             self._problems.shape,
@@ -81,35 +85,45 @@ class Tracer:
         which = seen.kept.nonzero()[:, 0]
         if not len(which):
             return
-        candidates = seen.candidates.pick(which)
-        rows = seen.rows[which.cpu()]
-        by_label = seen.attack.behaviour.needs == "labels"
-        best = tops(_picked(seen.feedback.scores, which), 1 if by_label else TOP)
-        if isinstance(candidates, Dense):
-            changes = [
-                _changes(self._problems.images[row], pixels.T)
-                for row, pixels in zip(rows.tolist(), candidates.pixels.cpu(), strict=True)
-            ]
-        else:
-            index, colour = candidates.index.cpu(), candidates.colour.cpu()
-            own = _colours_at(self._problems.images[rows], index)
-            changes = _edited(index, colour, (own != colour).any(2))
-        for at, change, top in zip(which.tolist(), changes, best, strict=True):
+        rows = seen.rows[which.cpu()].tolist()
+        labels = 1 if seen.attack.behaviour.needs == "labels" else TOP
+        scores = seen.feedback.scores.values[which].cpu()
+        edits = self._edits(seen.candidates.pick(which), rows)
+        for at, row, edit, answer in zip(which.tolist(), rows, edits, scores, strict=True):
             mine = notes[at]
-            found = Improvement(mine.queries[-1], seen.number, mine.losses[-1], *change, *top)
+            facts = mine.queries[-1], seen.number, mine.losses[-1]
+            found = _Kept(*facts, *edit, answer, labels)
             if mine.add(found, firm=reached[at]) and self._on_improved is not None:
-                self._on_improved(int(seen.rows[at]), found)
+                self._on_improved(row, *self._read(row, [found]))
 
-    def _final(self, row: int, result: AttackResult) -> Improvement:
-        scores = Scores(result.scores[row][None], self._clean.meaning)
-        facts = (int(result.queries[row]), 0, float(result.losses[row]))
-        return self._improvement(row, *facts, result.images[row].flatten(1), scores)
+    def _edits(
+        self, candidates: Candidates, rows: Sequence[int]
+    ) -> Iterable[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        """Pixels and colours that make the image of each candidate of the original."""
+        if isinstance(candidates, Dense):
+            images = self._problems.images
+            pairs = zip(rows, candidates.pixels.cpu(), strict=True)
+            return [_changes(images[row], pixels.T) for row, pixels in pairs]
+        index, colour = candidates.index.cpu().numpy(), candidates.colour.cpu().numpy()
+        return zip(index, colour, strict=True)
 
-    def _improvement(
-        self, row: int, query: int, search: int, loss: float, image: Tensor, scores: Scores
-    ) -> Improvement:
-        change = _changes(self._problems.images[row], image)
-        return Improvement(query, search, loss, *change, *tops(scores, TOP)[0])
+    def _read(self, row: int, kept: Sequence[_Kept]) -> list[Improvement]:
+        """Candidates of a problem as improvements: what they change, and what the victim said."""
+        own = self._problems.images[row].flatten(1).T.numpy()
+        found = []
+        for labels, group in groupby(kept, attrgetter("labels", "pixels")):
+            some = list(group)
+            # labels that came up later were absent before
+            answers = pad_sequence([one.scores for one in some], True, ABSENT)
+            best = tops(Scores(answers, self._meaning), labels[0])
+            for one, change, top in zip(some, _changed(own, some), best, strict=True):
+                found.append(Improvement(one.query, one.search, one.loss, *change, *top))
+        return found
+
+    def _final(self, row: int, result: AttackResult) -> _Kept:
+        facts = int(result.queries[row]), 0, float(result.losses[row])
+        edit = _changes(self._problems.images[row], result.images[row].flatten(1))
+        return _Kept(*facts, *edit, result.scores[row].cpu(), TOP)
 
     def _notes_on(self, row: int) -> _Notes:
         if row not in self._notes:
@@ -120,8 +134,26 @@ class Tracer:
 
     def _before(self, row: int) -> Improvement:
         """The clean image."""
-        image, scores = self._problems.images[row].flatten(1), _row(self._clean, row)
-        return self._improvement(row, 0, 0, math.nan, image, scores)
+        levels = np.zeros((0, self._problems.shape[0]), np.uint8)
+        return Improvement(0, 0, math.nan, np.zeros(0, np.int64), levels, *self._clean[row])
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A candidate as it was asked and answered; an `Improvement` when it is read."""
+
+    query: int
+    search: int
+    loss: float
+    index: NDArray[np.int64]
+    colour: NDArray[np.float32]
+    scores: Tensor
+    labels: int  # how many of the best are wanted
+
+    @property
+    def pixels(self) -> int:
+        """That it may change."""
+        return len(self.index)
 
 
 @dataclass
@@ -132,12 +164,12 @@ class _Notes:
     losses: list[float] = field(default_factory=list)
     beliefs: dict[int, Belief] = field(default_factory=dict)
     meaning: str = ""
-    marks: int = 0  # of `_MARKS`, how many are behind
-    _found: list[Improvement] = field(default_factory=list)
-    _tail: Improvement | None = None  # what would be returned, though it is no improvement
+    mark: float = _MARKS[0]  # when the next map is due
+    _found: list[_Kept] = field(default_factory=list)
+    _tail: _Kept | None = None  # what would be returned, though it is no improvement
     _held: int = 0
 
-    def add(self, one: Improvement, firm: bool) -> bool:
+    def add(self, one: _Kept, firm: bool) -> bool:
         """A candidate was kept; ``firm`` if it reached the goal. Whether it is an improvement."""
         last = self._found[-1] if self._found else None
         new = last is None or last.search != one.search
@@ -146,36 +178,32 @@ class _Notes:
             return False
         self._found.append(one)
         self._tail = None
-        self._held += len(one.positions)
+        self._held += one.pixels
         if self._held > HELD:
             self._found = halved(self._found)
-            self._held = sum(len(each.positions) for each in self._found)
+            self._held = sum(each.pixels for each in self._found)
         return True
 
-    def found(self) -> list[Improvement]:
+    def found(self) -> list[_Kept]:
         """The improvements, in their order."""
         return self._found + ([] if self._tail is None else [self._tail])
 
-    def passes_mark(self, query: int) -> bool:
-        """Whether a map is due."""
-        due = self.marks < len(_MARKS) and query >= _MARKS[self.marks]
-        while self.marks < len(_MARKS) and query >= _MARKS[self.marks]:
-            self.marks += 1
-        return due
+    def add_belief(self, belief: Belief, meaning: str) -> None:
+        """A map, and when the next one is due."""
+        self.meaning, self.beliefs[belief.query] = meaning, belief
+        self.mark = next((mark for mark in _MARKS if mark > belief.query), math.inf)
 
 
 def _keep_beliefs(
     seen: Round, notes: Sequence[_Notes], over: Sequence[bool], shape: tuple[int, int, int]
 ) -> None:
     """Maps of the problems for which one is due, or that are over."""
-    due = [mine.passes_mark(mine.queries[-1]) for mine in notes]
-    which = [at for at in range(len(notes)) if due[at] or over[at]]
+    pairs = enumerate(zip(notes, over, strict=True))
+    which = [at for at, (mine, ended) in pairs if ended or mine.queries[-1] >= mine.mark]
     if not which:
         return
     for at, belief in zip(which, beliefs(seen, which, shape), strict=True):
-        mine = notes[at]
-        mine.meaning = seen.attack.behaviour.believes
-        mine.beliefs[belief.query] = belief
+        notes[at].add_belief(belief, seen.attack.behaviour.believes)
 
 
 def beliefs(seen: Round, which: Sequence[int], shape: tuple[int, int, int]) -> list[Belief]:
@@ -187,35 +215,39 @@ def beliefs(seen: Round, which: Sequence[int], shape: tuple[int, int, int]) -> l
         shape: of the images.
     """
     _, h, w = shape
-    values = seen.search.pick(torch.tensor(which)).belief().view(-1, 1, h, w)
+    values = seen.search.pick(_rows(which)).belief().view(-1, 1, h, w)
     pooled = adaptive_avg_pool2d(values.float(), (min(h, SIDE), min(w, SIDE)))[:, 0].cpu().numpy()
     queries = seen.queries[list(which)].tolist()
     return [Belief.of(query, each) for query, each in zip(queries, pooled, strict=True)]
 
 
-def _edited(
-    index: Tensor, colour: Tensor, changed: Tensor
-) -> list[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
-    """Positions, rising and each once, and levels of edits, where they change anything."""
-    levels = (colour * 255).round().to(torch.uint8).numpy()
-    found = []
-    for mine, its_levels, its_changed in zip(index.numpy(), levels, changed.numpy(), strict=True):
-        positions, first = np.unique(mine[its_changed], return_index=True)
-        found.append((positions, its_levels[its_changed][first]))
-    return found
+def _rows(which: Sequence[int]) -> Tensor | slice:
+    """Places of a batch; neighbours as a slice, for which nothing is copied."""
+    first, end = which[0], which[-1] + 1
+    return slice(first, end) if len(which) == end - first else torch.tensor(which)
 
 
-def _changes(original: Tensor, image: Tensor) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """The same of a whole ``(c, h * w)`` image."""
+def _changes(original: Tensor, image: Tensor) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Pixels of a ``(c, h * w)`` image that are not the original's, rising, and their colours."""
     changed = (original.flatten(1) != image).any(0).nonzero()[:, 0]
-    levels = (image[:, changed] * 255).round().to(torch.uint8).T.contiguous()
-    return changed.numpy(), levels.numpy()
+    return changed.numpy(), image[:, changed].T.contiguous().numpy()
 
 
-def _colours_at(images: Tensor, index: Tensor) -> Tensor:
-    """``(n, k, c)``: colours of the pixels ``index``."""
-    flat = images.flatten(2)
-    return flat.gather(2, index[:, None].expand(-1, flat.shape[1], -1)).transpose(1, 2)
+def _changed(
+    own: NDArray[np.float32], kept: Sequence[_Kept]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
+    """Positions, rising and each once, and levels of as many edits, where they change anything."""
+    index, colour = np.stack([one.index for one in kept]), np.stack([one.colour for one in kept])
+    order = index.argsort(1, kind="stable")
+    index, colour = (
+        np.take_along_axis(index, order, 1),
+        np.take_along_axis(colour, order[..., None], 1),
+    )
+    changes = (own[index] != colour).any(2)
+    changes[:, 1:] &= index[:, 1:] != index[:, :-1]
+    levels = (colour * 255).round().astype(np.uint8)
+    for positions, its_levels, which in zip(index, levels, changes, strict=True):
+        yield positions[which], its_levels[which]
 
 
 def tops(scores: Scores, count: int) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
@@ -228,14 +260,6 @@ def tops(scores: Scores, count: int) -> list[tuple[NDArray[np.int64], NDArray[np
         named = values_of > ABSENT  # and no NaN
         found.append((labels[named], values_of[named].round(6)))
     return found
-
-
-def _picked(scores: Scores, which: Tensor) -> Scores:
-    return Scores(scores.values[which], scores.meaning)
-
-
-def _row(scores: Scores, row: int) -> Scores:
-    return Scores(scores.values[row][None], scores.meaning)
 
 
 def _points(

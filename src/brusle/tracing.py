@@ -11,13 +11,14 @@ import base64
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+T = TypeVar("T")
 TOP = 10  # labels that are kept of an answer
 POINTS = 512  # losses that are kept of a search
 CHANGES = 2**14  # pixels that are kept of a trace, counting only what changes
@@ -149,7 +150,7 @@ def shades(low: float, high: float, cells: NDArray[np.uint8]) -> NDArray[np.floa
     return (low + (high - low) * cells / (LEVELS - 1)).astype(np.float32)
 
 
-def halved(found: list[Improvement]) -> list[Improvement]:
+def halved(found: list[T]) -> list[T]:
     """Every other of them, with the last."""
     return found[::-2][::-1]
 
