@@ -238,11 +238,9 @@ def _changed(
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
     """Positions, rising and each once, and levels of as many edits, where they change anything."""
     index, colour = np.stack([one.index for one in kept]), np.stack([one.colour for one in kept])
-    order = index.argsort(1, kind="stable")
-    index, colour = (
-        np.take_along_axis(index, order, 1),
-        np.take_along_axis(colour, order[..., None], 1),
-    )
+    order = index.argsort(1)
+    index = np.take_along_axis(index, order, 1)
+    colour = np.take_along_axis(colour, order[:, :, None], 1)
     changes = (own[index] != colour).any(2)
     changes[:, 1:] &= index[:, 1:] != index[:, :-1]
     levels = (colour * 255).round().astype(np.uint8)

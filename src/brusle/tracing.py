@@ -62,24 +62,40 @@ class Belief:
 
     Attributes:
         query: queries that were booked by then.
-        values: ``(h, w)`` float32, in `LEVELS` shades. Of an image with more than `SIDE` pixels on
-            a side, a value is the mean of a cell.
+        low: the smallest value.
+        high: the largest one.
+        cells: ``(h, w)`` uint8, which of `LEVELS` shades from ``low`` to ``high``. Of an image with
+            more than `SIDE` pixels on a side, a cell is the mean of several.
     """
 
     query: int
-    values: NDArray[np.float32]
+    low: float
+    high: float
+    cells: NDArray[np.uint8]
 
     @classmethod
     def of(cls, query: int, values: NDArray[np.float32]) -> Belief:
         """One whose values are rounded to the shades that are kept."""
-        return cls(query, shades(*_ends(values), _cells(values)))
+        low, high = float(values.min()), float(values.max())
+        span = (high - low) or 1.0
+        return cls(
+            query, low, high, ((values - low) * ((LEVELS - 1) / span) + 0.5).astype(np.uint8)
+        )
+
+    @property
+    def values(self) -> NDArray[np.float32]:
+        """``(h, w)``: the values of the shades."""
+        return (self.low + (self.high - self.low) * self.cells / (LEVELS - 1)).astype(np.float32)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; ``cells`` are bytes in base64: value = low + (high - low) cell / 63."""
-        low, high = _ends(self.values)
-        cells = base64.b64encode(_cells(self.values).tobytes()).decode()
-        size = list(self.values.shape)
-        return {"query": self.query, "size": size, "low": low, "high": high, "cells": cells}
+        return {
+            "query": self.query,
+            "size": list(self.cells.shape),
+            "low": self.low,
+            "high": self.high,
+            "cells": base64.b64encode(self.cells.tobytes()).decode(),
+        }
 
 
 @dataclass(frozen=True)
@@ -145,11 +161,6 @@ def number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def shades(low: float, high: float, cells: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Values of the ``cells`` of a belief, which `Belief.as_dict` has."""
-    return (low + (high - low) * cells / (LEVELS - 1)).astype(np.float32)
-
-
 def halved(found: list[T]) -> list[T]:
     """Every other of them, with the last."""
     return found[::-2][::-1]
@@ -175,14 +186,3 @@ def _deltas(found: Iterable[Improvement]) -> Iterator[tuple[list[list[int]], lis
         new = [[at, *levels] for at, levels in now.items() if before.get(at) != levels]
         yield new, [at for at in before if at not in now]
         before = now
-
-
-def _ends(values: NDArray[np.float32]) -> tuple[float, float]:
-    return float(values.min()), float(values.max())
-
-
-def _cells(values: NDArray[np.float32]) -> NDArray[np.uint8]:
-    low, high = _ends(values)
-    span = (high - low) or 1.0
-    cells: NDArray[np.uint8] = ((values - low) / span * (LEVELS - 1)).round().astype(np.uint8)
-    return cells

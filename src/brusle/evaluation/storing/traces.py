@@ -24,7 +24,6 @@ from brusle.tracing import (
     Belief,
     Improvement,
     Trace,
-    shades,
 )
 
 _LARGEST = 2**26  # bytes of JSON; a whole photograph in other colours has a few million
@@ -135,4 +134,4 @@ def _belief(kept: _Belief) -> Belief:
     cells: NDArray[Any] = np.frombuffer(base64.b64decode(kept.cells, validate=True), np.uint8)
     if not (math.isfinite(kept.low) and math.isfinite(kept.high)) or (cells >= LEVELS).any():
         raise ValueError("a belief of it is none")
-    return Belief(kept.query, shades(kept.low, kept.high, cells.reshape(kept.size)))
+    return Belief(kept.query, kept.low, kept.high, cells.reshape(kept.size))
