@@ -49,6 +49,7 @@ def layer_weights(net: Net, images: Tensor) -> list[Tensor]:
     def see(name: str, layer: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         layers.append(attention_weights(layer, args, kwargs, output).mean(1).cpu())
 
-    with torch.no_grad(), net.watched(is_attention, see):
+    # not in the inference mode of a caller: its kernels round otherwise
+    with torch.inference_mode(False), torch.no_grad(), net.watched(is_attention, see):
         net.logits(net.leaf(images))
     return layers
