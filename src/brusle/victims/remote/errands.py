@@ -1,8 +1,8 @@
 """Images are taken to a service and replies brought back: the tries of each call, and its books.
 
 A call waits for a slot, then for its pace; it is written into the books when its first byte leaves,
-and again when it has failed or somebody has taken its replies in. A call that meets the service's trouble keeps its slot while it waits, so
-that a service in trouble is not asked for more.
+and again when it has failed or somebody has taken its replies in. A call that meets the service's
+trouble keeps its slot while it waits, so that a service in trouble is not asked for more.
 """
 
 from __future__ import annotations
