@@ -9,13 +9,13 @@ PIP := $(BIN)/python $(INSTALL)
 # as many test processes as cores, each with one thread: far quicker than the other way round
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
-.PHONY: demo test test-browser test-ray test-remote test-slow test-all check bench clean
+.PHONY: demo test test-browser test-docs test-interop test-ray test-remote test-slow test-all check bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/brusle evaluate --limit 70
 
 test: check
-	$(PYTEST) -m "not slow and not remote and not browser"
+	$(PYTEST) -m "not slow and not remote and not browser and not interop and not docs"
 
 # tests that start Ray share no machine with others, so one after the other
 test-ray: $(VENV)/.installed-dev
@@ -26,7 +26,7 @@ test-remote: $(VENV)/.installed-dev $(SERVERS)/mlserver/.installed $(SERVERS)/ks
 	BRUSLE_TEST_SERVERS=$(SERVERS) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m remote
 
 test-slow: $(VENV)/.installed-dev
-	$(PYTEST) -m "slow and not ray and not remote and not browser"
+	$(PYTEST) -m "slow and not ray and not remote and not browser and not interop and not docs"
 
 # pages as people see them, in Chromium, which Debian's package brings where there is none
 test-browser: $(VENV)/.installed-browser
@@ -34,7 +34,15 @@ test-browser: $(VENV)/.installed-browser
 		{ apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser
 
-test-all: test test-slow test-ray test-remote test-browser
+# inside other people's libraries, and with their models, data and trackers
+test-interop: $(VENV)/.installed-interop
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m interop
+
+# what the documentation says, block by block
+test-docs: $(VENV)/.installed-docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m docs
+
+test-all: test test-slow test-ray test-remote test-browser test-interop test-docs
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -65,6 +73,14 @@ $(VENV)/.installed-dev: $(VENV)/.installed Makefile
 
 $(VENV)/.installed-browser: $(VENV)/.installed-dev
 	$(PIP) -e ".[dev,browser]"
+	@touch $@
+
+$(VENV)/.installed-interop: $(VENV)/.installed-dev
+	$(PIP) -e ".[interop]"
+	@touch $@
+
+$(VENV)/.installed-docs: $(VENV)/.installed-dev
+	$(PIP) -e ".[dev,docs]"
 	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed
