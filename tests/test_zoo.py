@@ -8,12 +8,15 @@ import pytest
 import torch
 import train
 from adversaries import pgd, project
+from bundle import bundle
+from safetensors.torch import save_file
 from train import RECIPES, Recipe, Trainer, augment, robust_accuracy
 
 import brusle
 from brusle import zoo
 from brusle.data import cifar10
 from brusle.errors import DataError
+from brusle.zoo.planes import joined, split
 from brusle.zoo.vit import SmallViT
 
 NAMES = zoo.names()
@@ -34,7 +37,31 @@ def test_weights_are_what_the_card_says(name) -> None:
 
 def test_the_package_holds_no_training_code() -> None:
     modules = {path.name for path in Path(zoo.__file__).parent.glob("*.py")}
-    assert modules == {"__init__.py", "resnet.py", "vit.py"}
+    assert modules == {"__init__.py", "planes.py", "resnet.py", "vit.py"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_net_that_is_bundled_again_is_the_same_to_the_bit(tmp_path, name) -> None:
+    weights, models = zoo.load(name).state_dict(), tmp_path / "models"
+    models.mkdir()
+    save_file({k: v.contiguous() for k, v in weights.items()}, tmp_path / f"{name}.safetensors")
+    card = files("brusle.zoo").joinpath("models", f"{name}.json").read_bytes()
+    (tmp_path / f"{name}.json").write_bytes(card)
+    bundle(tmp_path / f"{name}.json", models)
+    for file in (f"{name}.safetensors", f"{name}.json"):
+        bundled = files("brusle.zoo").joinpath("models", file).read_bytes()
+        assert (models / file).read_bytes() == bundled
+
+
+def test_planes_keep_every_number() -> None:
+    odd = torch.tensor([0.0, -0.0, 1.0, -1e-45, torch.inf, torch.nan, 3.4e38])
+    tensors = {"odd": odd, "scalar": torch.tensor(1.5), "count": torch.tensor(7)}
+    planes = split(tensors)
+    assert planes["odd"].shape == (4, 7) and planes["odd"].dtype == torch.uint8
+    assert planes["odd"][:, 2].tolist() == [0x00, 0x00, 0x80, 0x3F]  # IEEE 754: 1 is 0x3F800000
+    for name, tensor in joined(planes).items():
+        assert tensor.dtype == tensors[name].dtype and tensor.shape == tensors[name].shape
+        assert tensor.numpy().tobytes() == tensors[name].numpy().tobytes()
 
 
 def test_the_zoo_is_complete_and_small() -> None:

@@ -43,7 +43,9 @@ def load(name: str) -> nn.Module:
     """The model called ``name`` with its weights, in evaluation mode, on the CPU."""
     from safetensors.torch import load as load_tensors
 
+    from brusle.zoo.planes import joined
+
     model = build(card(name)["architecture"], len(card(name)["classes"]))
     weights = files("brusle.zoo").joinpath("models", f"{name}.safetensors").read_bytes()
-    model.load_state_dict(load_tensors(weights))
+    model.load_state_dict(joined(load_tensors(weights)))
     return model.eval()
