@@ -1,4 +1,7 @@
-"""Put trained weights and their cards into the zoo: ``python training/bundle.py trained/NAME.json ...``."""
+"""Put trained weights and their cards into the zoo.
+
+python training/bundle.py trained/NAME.json ...
+"""
 
 from __future__ import annotations
 

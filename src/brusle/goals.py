@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from brusle.errors import InputError
+from brusle.outcomes import Success
 from brusle.scores import ABSENT, Loss, Scores, widened
-
-Success = Literal["top1", "absent", "new"]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from typing import Literal
 
 Status = Literal["success", "failed", "skipped", "unverified", "error"]
 
+Success = Literal["top1", "absent", "new"]  # what counts as one, see `brusle.goals.Goal`
+
 HIT: Status = "success"  # the numerator of the attack success rate
 ATTACKED: tuple[Status, ...] = ("success", "failed", "unverified")  # its denominator
 ROBUST: Status = "failed"  # the numerator of robust accuracy

@@ -24,9 +24,9 @@ from brusle import rng
 from brusle.allocation import keep_freed_memory
 from brusle.batching import Found, OnFinished, Stage
 from brusle.errors import InputError, VictimError, VictimUnavailable
-from brusle.goals import Goal, Success
+from brusle.goals import Goal
 from brusle.oracle import Memory, Oracle
-from brusle.outcomes import Status
+from brusle.outcomes import Status, Success
 from brusle.problems import Edits, Problems, changed_pixels, flatten_pixels
 from brusle.results import AttackInfo, AttackResult
 from brusle.rng import Purpose

@@ -21,8 +21,8 @@ from PIL import Image
 from torch import Tensor
 
 from brusle.answers import Answers
-from brusle.goals import Success
 from brusle.oracle import Oracle
+from brusle.outcomes import Success
 from brusle.problems import Problems
 from brusle.victim import traits
 

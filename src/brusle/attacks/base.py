@@ -10,7 +10,7 @@ from brusle.adapting import adapted
 from brusle.attacks.options import Count, check_options
 from brusle.batching import default_batch_size
 from brusle.errors import InputError
-from brusle.goals import Success
+from brusle.outcomes import Success
 from brusle.problems import Problems
 from brusle.results import AttackResult
 from brusle.scores import Loss, Meaning

@@ -46,6 +46,7 @@ _COMMANDS = {
     "victim": "Write a template for a service that brusle knows no format of.",
     "data": "Fetch data sets that are not bundled.",
     "pairs": "Choose images and target classes for evaluations, and write them down.",
+    "completion": "Print the lines that make a shell complete brusle's commands and options.",
     "list": "List attacks, victims, data, defences and presets by their names.",
 }
 

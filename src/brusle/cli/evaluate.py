@@ -20,7 +20,7 @@ from brusle.cli.options import (
 )
 from brusle.cli.output import print_json, say
 from brusle.defaults import GOALS, LIMIT, PIXELS, QUERIES
-from brusle.goals import Success
+from brusle.outcomes import Success
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -28,8 +28,7 @@ from pydantic import (
 
 from brusle.data.images import Framing
 from brusle.files import slug
-from brusle.goals import Success
-from brusle.outcomes import Status
+from brusle.outcomes import Status, Success
 from brusle.search import Attack, Needs
 from brusle.text import storable
 from brusle.victim import Traits, Victim, traits

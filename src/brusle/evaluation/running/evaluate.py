@@ -17,7 +17,7 @@ from brusle.evaluation.running.plan import Plan, is_attack
 from brusle.evaluation.running.runner import run_plan
 from brusle.evaluation.storing.manifest import Manifest, Targets
 from brusle.evaluation.storing.runs import Run
-from brusle.goals import Success
+from brusle.outcomes import Success
 from brusle.search import Attack
 from brusle.terms import Terms
 

@@ -37,8 +37,8 @@ from brusle.errors import InputError
 from brusle.evaluation.record import GoalName
 from brusle.evaluation.storing.manifest import Manifest
 from brusle.files import slug
-from brusle.goals import Success
 from brusle.names import hint
+from brusle.outcomes import Success
 from brusle.search import Attack
 from brusle.text import brief, storable
 from brusle.version import RESULTS
