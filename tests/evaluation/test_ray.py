@@ -212,7 +212,7 @@ def test_workers_refuse_what_would_mix() -> None:
 
 def test_without_ray(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r'not installed: pip install "brusle\[ray\]"'):
+    with pytest.raises(InputError, match=r'the package ray: pip install "brusle\[ray\]"'):
         brusle.evaluate(limit=1, engine=brusle.Ray(2))
     with pytest.raises(InputError, match="workers is 0"):
         brusle.Ray(0)

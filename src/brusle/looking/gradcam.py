@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from brusle.errors import InputError
 from brusle.looking.nets import Net, batches, enlarged, with_gradients
-from brusle.victims.options import need
+from brusle.packages import need
 
 
 def gradcam(

@@ -7,13 +7,13 @@ from typing import Any
 
 from brusle.defaults import FORMATS
 from brusle.errors import InputError
+from brusle.packages import need
 from brusle.serving.books import Books
 from brusle.serving.faults import Faults, Latency
 from brusle.serving.hosting import Host
 from brusle.serving.model import Model
 from brusle.terms import Pace
 from brusle.victims import as_victim
-from brusle.victims.options import need
 
 _PACKAGES = ("starlette", "uvicorn", "python_multipart")
 

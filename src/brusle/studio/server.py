@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from brusle.data import Data
+from brusle.packages import need
 from brusle.serving.hosting import Host
-from brusle.victims.options import need
 
 _PACKAGES = ("starlette", "uvicorn")
 _HERE = "127.0.0.1"  # and nowhere else

@@ -18,7 +18,8 @@ from torch.nn import functional as F
 
 from brusle import zoo
 from brusle.data.cifar10 import CLASSES as CIFAR10
-from brusle.victims.options import IMAGENET, Normalisation, need
+from brusle.packages import need
+from brusle.victims.options import IMAGENET, Normalisation
 from brusle.zoo.resnet import CIFAR10_MEAN, BasicBlock
 
 STL10 = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")

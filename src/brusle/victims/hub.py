@@ -15,10 +15,10 @@ from brusle.data.cifar10 import CLASSES as CIFAR10
 from brusle.data.images import Framing, imagenet_framing
 from brusle.errors import InputError, VictimError, first_line
 from brusle.names import Name, hint
+from brusle.packages import need
 from brusle.victims.options import (
     IMAGENET,
     Normalisation,
-    need,
     take_classes,
     take_normalisation,
     take_size,

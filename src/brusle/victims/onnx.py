@@ -17,12 +17,12 @@ from brusle.data.images import Framing, Shape
 from brusle.errors import InputError, VictimError, first_line
 from brusle.names import Name, hint
 from brusle.normalisation import normalise
+from brusle.packages import need
 from brusle.scores import Output
 from brusle.victims.batches import in_fixed_batches
 from brusle.victims.fingerprints import digest
 from brusle.victims.options import (
     Normalisation,
-    need,
     take_class_names,
     take_normalisation,
     take_output,

@@ -1,40 +1,22 @@
-"""What the loaders share: common options, optional packages, and the wrapping."""
+"""What the loaders share: common options, and the wrapping."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 import torch
 from torch import nn
 
 from brusle.data.images import Framing
-from brusle.errors import InputError, VictimError, first_line
+from brusle.errors import InputError
 from brusle.files import refuse_special
 from brusle.names import Name
 from brusle.scores import Output
 from brusle.victims.wrappers import TorchVictim, normalised
-
-_AUTOATTACK = "git+https://github.com/fra31/auto-attack"
-_INSTALL = {
-    "autoattack": _AUTOATTACK,
-    "botocore": '"brusle[aws]"',
-    "captum": '"brusle[explain]"',
-    "httpx": '"brusle[remote]"',
-    "jsonpath": '"brusle[remote]"',
-    "pkg_resources": "'setuptools<81'",
-    "python_multipart": '"brusle[serve]"',
-    "robustbench": f"robustbench 'setuptools<81' {_AUTOATTACK}",
-    "starlette": '"brusle[serve]"',
-    "timm": '"brusle[timm]"',
-    "torchvision": '"brusle[torchvision]"',
-    "uvicorn": '"brusle[serve]"',
-}
 
 
 @dataclass(frozen=True)
@@ -127,33 +109,6 @@ def take_output(name: Name) -> Output:
     return cast(Output, name.take_choice("output", get_args(Output), "logits"))
 
 
-def need(module: str, wanted: str) -> Any:
-    """Import an optional package, or say how to get it.
-
-    Args:
-        module: what to import.
-        wanted: what needs it, for the message.
-    """
-    package = module.partition(".")[0]
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        missing = (error.name or package).partition(".")[0]
-        install = _INSTALL.get(missing, missing)
-        raise VictimError(f"{wanted} needs the package {missing}: pip install {install}") from error
-    except Exception as error:
-        reason = first_line(error)
-        if "torchvision" in reason:
-            pair = f"torch {_version('torch')} and torchvision {_version('torchvision')}"
-            raise VictimError(
-                f"{pair} do not fit each other ({reason}): install two of the same release, "
-                f"see https://pytorch.org"
-            ) from error
-        raise VictimError(
-            f"{wanted} needs {package}, which cannot be imported: {reason}"
-        ) from error
-
-
 def torch_victim(
     name: Name,
     module: nn.Module,
@@ -180,10 +135,3 @@ def torch_victim(
         shape=shape,
         framing=framing,
     )
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "(unknown)"

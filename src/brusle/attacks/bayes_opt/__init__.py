@@ -20,14 +20,13 @@ What is done otherwise:
 * New starts are random; the authors choose them with a second Gaussian process.
 * Large images are searched on a coarser grid of pixels, see ``places``.
 
-This attack needs BoTorch (``pip install "brusle[bayes]"``) to fit the Gaussian process. It thinks
+This attack needs BoTorch (the extra ``bayes``) to fit the Gaussian process. It thinks
 for some milliseconds about every query of every image, more the more queries it has seen: it is
 meant for a few hundred queries.
 """
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -41,6 +40,7 @@ from brusle.attacks.bayes_opt.region import Region, grid
 from brusle.attacks.bayes_opt.search import ROUNDS, BayesOptSearch
 from brusle.attacks.options import Count
 from brusle.errors import InputError
+from brusle.packages import need
 from brusle.problems import Problems
 from brusle.rows import Shared
 from brusle.scores import Loss, LossOption, Meaning
@@ -80,11 +80,7 @@ class BayesOpt(SparseAttack):
     def check(self, problems: Problems) -> None:
         """Raise if BoTorch is missing."""
         super().check(problems)
-        if importlib.util.find_spec("botorch") is None:
-            raise InputError(
-                "BayesOpt fits its model with BoTorch, which is not installed: pip install "
-                '"brusle[bayes]"'
-            )
+        need("botorch", "BayesOpt", InputError)
 
     def start(self, problems: Problems, seed: int, restart: int) -> Search:
         """No history, and a trust region of the first size."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from brusle.calls import call
 from brusle.errors import InputError, VictimUnavailable, first_line
+from brusle.packages import need
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -40,13 +41,8 @@ class ClusterDied(VictimUnavailable):
 
 def import_ray() -> ModuleType:
     """Ray, which need not be installed."""
-    try:
-        import ray
-        import ray.exceptions
-    except ImportError as error:
-        raise InputError(
-            'several workers need Ray, which is not installed: pip install "brusle[ray]"'
-        ) from error
+    ray: ModuleType = need("ray", "an evaluation by several workers", InputError)
+    need("ray.exceptions", "an evaluation by several workers", InputError)
     return ray
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from brusle.evaluation.storing.rows import edits_of
 from brusle.evaluation.storing.runs import Run, as_dict
 from brusle.files import file_name, write_text, written
 from brusle.names import require_ending
+from brusle.packages import need
 from brusle.text import shown
 
 Table = Iterable[dict[str, Any]]
@@ -199,12 +199,8 @@ def _save_json(rows: Table, path: Path) -> None:
 
 
 def _save_parquet(rows: Table, path: Path) -> None:
-    try:
-        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise InputError(
-            'Parquet is written by pyarrow, which is not installed: pip install "brusle[parquet]"'
-        ) from error
+    arrow = need("pyarrow", "Parquet", InputError)
+    parquet = need("pyarrow.parquet", "Parquet", InputError)
     whole = arrow.int64()
     edit = arrow.struct({"row": whole, "column": whole, "colour": arrow.list_(whole)})
     kinds = {

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from brusle.names import Name
+from brusle.packages import need
 from brusle.registry import Kind
-from brusle.victims.options import need
 
 RISK = "sends images to a service"
 Opener = Callable[[Name, torch.device], Any]  # what it returns is connected later

@@ -15,8 +15,8 @@ import torch
 
 from brusle.errors import InputError
 from brusle.names import Name
+from brusle.packages import need
 from brusle.replies import Reply
-from brusle.victims.options import need
 from brusle.victims.remote.authorisation import check_url, is_loopback
 from brusle.victims.remote.connecting import Unconnected
 from brusle.victims.remote.masking import keep_secret

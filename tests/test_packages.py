@@ -1,0 +1,49 @@
+"""Optional packages: what is said without one names the extra of brusle that brings it."""
+
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from brusle.errors import InputError, VictimError
+from brusle.packages import EXTRAS, need
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def brought(extra: str) -> set[str]:
+    """The distributions that an extra names."""
+    wanted = PROJECT["optional-dependencies"][extra]
+    return {normal(re.split(r"[^\w.-]", text, maxsplit=1)[0]) for text in wanted}
+
+
+@pytest.mark.parametrize(("module", "extra"), EXTRAS.items())
+def test_the_extra_brings_the_package(module, extra) -> None:
+    installed = packages_distributions().get(module)
+    if installed is None:
+        pytest.skip(f"{module} is not installed, so nothing says which distribution has it")
+    assert brought(extra) & {normal(name) for name in installed}
+
+
+@pytest.mark.parametrize(("module", "extra"), EXTRAS.items())
+def test_the_extra_is_named(monkeypatch, module, extra) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(VictimError) as error:
+        need(f"{module}.something", "That")
+    assert str(error.value) == f'That needs the package {module}: pip install "brusle[{extra}]"'
+    with pytest.raises(InputError):
+        need(module, "This", InputError)
+
+
+def test_one_place_knows_how_to_install() -> None:
+    sources = (ROOT / "src").rglob("*.py")
+    said = {p.name for p in sources if "pip install" in p.read_text(encoding="utf-8")}
+    assert said == {"packages.py"}
