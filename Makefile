@@ -9,13 +9,13 @@ PIP := $(BIN)/python $(INSTALL)
 # as many test processes as cores, each with one thread: far quicker than the other way round
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
-.PHONY: demo test test-browser test-docs test-interop test-ray test-remote test-slow test-all check bench clean
+.PHONY: demo test test-browser test-docs test-interop test-package test-ray test-remote test-slow test-all check bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/brusle evaluate --limit 70
 
 test: check
-	$(PYTEST) -m "not slow and not remote and not browser and not interop and not docs"
+	$(PYTEST) -m "not slow and not remote and not browser and not interop and not docs and not package"
 
 # tests that start Ray share no machine with others, so one after the other
 test-ray: $(VENV)/.installed-dev
@@ -26,7 +26,7 @@ test-remote: $(VENV)/.installed-dev $(SERVERS)/mlserver/.installed $(SERVERS)/ks
 	BRUSLE_TEST_SERVERS=$(SERVERS) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m remote
 
 test-slow: $(VENV)/.installed-dev
-	$(PYTEST) -m "slow and not ray and not remote and not browser and not interop and not docs"
+	$(PYTEST) -m "slow and not ray and not remote and not browser and not interop and not docs and not package"
 
 # pages as people see them, in Chromium, which Debian's package brings where there is none
 test-browser: $(VENV)/.installed-browser
@@ -38,11 +38,15 @@ test-browser: $(VENV)/.installed-browser
 test-interop: $(VENV)/.installed-interop
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m interop
 
+# the wheel, in an environment where nothing else is
+test-package: $(VENV)/.installed-package
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m package
+
 # what the documentation says, block by block
 test-docs: $(VENV)/.installed-docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m docs
 
-test-all: test test-slow test-ray test-remote test-browser test-interop test-docs
+test-all: test test-slow test-ray test-remote test-browser test-interop test-package test-docs
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -77,6 +81,10 @@ $(VENV)/.installed-browser: $(VENV)/.installed-dev
 
 $(VENV)/.installed-interop: $(VENV)/.installed-dev
 	$(PIP) -e ".[interop]"
+	@touch $@
+
+$(VENV)/.installed-package: $(VENV)/.installed-dev
+	$(PIP) -e ".[package]"
 	@touch $@
 
 $(VENV)/.installed-docs: $(VENV)/.installed-dev

@@ -41,7 +41,7 @@ def test_links_to_files_and_headings_lead_somewhere(page) -> None:
 
 def test_every_extra_is_explained() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    for_developers = {"bench", "browser", "dev", "docs", "interop"}
+    for_developers = {"bench", "browser", "dev", "docs", "interop", "package"}
     extras = set(project["optional-dependencies"]) - for_developers
     section = TEXTS["README.md"].partition("## Install")[2].partition("## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| `")]
