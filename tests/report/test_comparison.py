@@ -137,7 +137,7 @@ def test_attacks_of_a_run_against_the_first_or_a_named_one(tmp_path) -> None:
         (section,) = compare_runs([run], name)
         assert section.baseline == "SparseRS" and len(section.lines) == 2
         assert section.lines[0].rates[0].hits == 16
-    assert within(run, "pgd0") == within(run, "PGD0 steps=3") is not None
+    assert within(run, "pgd0").as_dict() == within(run, "PGD0 steps=3").as_dict()
     with pytest.raises(InputError, match="no run holds an attack 'foo': choose from BruSLe, Spar"):
         compare_runs([run], "foo")
 

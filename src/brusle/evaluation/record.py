@@ -355,6 +355,12 @@ class Row:
     error: str
     seconds: float
 
+    def __eq__(self, other: object) -> bool:
+        """Whether they hold the same; what is generated from Python 3.13 on finds NaN unlike NaN."""
+        if not isinstance(other, Row):
+            return NotImplemented
+        return tuple(vars(self).values()) == tuple(vars(other).values())
+
 
 def describe(attack: Any) -> dict[str, Any]:
     """Class name, budgets and unusual options of an attack, as JSON has them."""
