@@ -152,7 +152,7 @@ class ArtAttack(_Base):  # type: ignore[misc]  # ART is there or not
             handed = layout.outward(images).to(dtype)
             if images.requires_grad:
                 followed: Tensor = estimator._predict_framework(handed)[0]
-                return followed
+                return followed.float()  # as predict returns it
             return torch.as_tensor(estimator.predict(handed.cpu().numpy(), batch_size=len(handed)))
 
         return wrap(
