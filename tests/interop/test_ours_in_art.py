@@ -8,7 +8,6 @@ from art.defences.postprocessor import Rounded
 from art.defences.preprocessor import SpatialSmoothing
 from art.estimators.classification import BlackBoxClassifier, PyTorchClassifier
 from art.exceptions import EstimatorError
-from art.metrics import empirical_robustness
 from art.utils import compute_accuracy, to_categorical
 from ours_in_theirs import (
     CLASSES,
@@ -258,15 +257,6 @@ def test_bytes_are_taken_as_arts_own_attacks_take_them() -> None:
     adversarial = theirs.generate((X * 255).round().astype(np.uint8), Y)
     assert adversarial.dtype == np.float32 and adversarial.max() > 1
     assert_same(theirs.result, native(BruSLe(1, 60), False, LABELS))
-
-
-def test_a_metric_of_art_reads_the_images() -> None:
-    classifier = torch_classifier(CountingNet())
-    theirs = brusle.interop.art(PixelBandit(1, 60), classifier, output="logits")
-    adversarial = theirs.generate(X)
-    fooled = classifier.predict(adversarial).argmax(1) != TRUE.numpy()
-    assert np.array_equal(fooled, theirs.result.success.numpy()) and fooled.any()
-    assert empirical_robustness is not None
 
 
 @pytest.mark.parametrize(

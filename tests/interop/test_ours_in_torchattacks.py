@@ -178,7 +178,7 @@ def test_works_as_a_part_of_multi_attack(torchattacks) -> None:
 def test_what_it_says_of_itself() -> None:
     theirs = brusle.interop.torchattacks(BruSLe(4, 60), CountingNet())
     assert theirs.result is None and repr(theirs).startswith("BruSLe(")
-    assert "_ours" not in repr(theirs)
+    assert "pixels=4, queries=60" in repr(theirs) and "_ours" not in repr(theirs)
     theirs(IMAGES, LABELS)
     theirs(IMAGES, LABELS)
     assert repr(theirs).startswith("BruSLe(")

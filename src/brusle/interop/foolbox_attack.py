@@ -21,8 +21,8 @@ from brusle.scores import Output
 from brusle.victim import Victim
 from brusle.victims import wrap
 
-_ep = need("eagerpy", "brusle.interop.foolbox", InputError)
 _fb = need("foolbox", "brusle.interop.foolbox", InputError)
+_ep = need("eagerpy", "brusle.interop.foolbox", InputError)  # Foolbox brings it
 _Base: Any = _fb.Attack
 _ORDERS = {"channels_first": False, "channels_last": True}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from brusle.interop.layout import Layout, on_levels
 from brusle.packages import need
 from brusle.results import AttackResult
 from brusle.scores import Output
+from brusle.search import Attack
 from brusle.victim import Victim
 from brusle.victims import normalised, wrap
 
@@ -42,7 +43,10 @@ class TorchattacksAttack(_Base):  # type: ignore[misc]  # torchattacks is there 
         super().__init__(attack.label, model)
         self.supported_mode = ["default", "targeted"]
         # past their __setattr__, which compares all that it has ever been given
+        plain = cast(Attack, attack)
         self.__dict__ |= {
+            "pixels": plain.pixels,
+            "queries": plain.queries,
             "_ours": attack,
             "_output": output,
             "_seed": seed,
