@@ -204,7 +204,7 @@ def test_attackbench_calls_by_keyword(targeted) -> None:
 def test_attackbench_may_give_one_target_for_all() -> None:
     theirs = brusle.interop.attackbench(BruSLe(4, 60))
     adversarial = theirs(CountingNet(), IMAGES, TRUE, targets=int(TRUE[0]), targeted=True)
-    there = TRUE == TRUE[0]
+    there = TRUE[0] == TRUE
     assert [status == "skipped" for status in theirs.result.status] == there.tolist()
     assert torch.equal(adversarial[there], IMAGES[there]) and theirs.result.success.any()
 

@@ -210,3 +210,15 @@ def test_refuses_what_it_cannot_do() -> None:
         brusle.interop.torchattacks(BruSLe(4, 60), MODEL)
     with pytest.raises(brusle.InputError, match="is no attack of brusle"):
         brusle.interop.torchattacks("brusle", CountingNet())
+
+
+def test_a_refusal_leaves_things_as_they_were() -> None:
+    net = CountingNet(mean=MEAN, std=STD).train()
+    theirs = brusle.interop.torchattacks(BruSLe(1, 60), net)
+    theirs.set_normalization_used(mean=MEAN, std=STD)
+    normal = theirs.normalize(IMAGES)
+    with pytest.raises(brusle.InputError, match="labels have shape"):
+        theirs(normal, LABELS[:2])
+    assert net.training
+    theirs(normal, LABELS)
+    assert_same(theirs.result, native(BruSLe(1, 60), False, LABELS))

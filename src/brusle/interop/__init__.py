@@ -46,9 +46,7 @@ def foolbox(
     require_attack(attack)
     from brusle.interop.foolbox_attack import FoolboxAttack
 
-    return FoolboxAttack(
-        attack, output=output, data_format=data_format, seed=seed, batch_size=batch_size
-    )
+    return FoolboxAttack(attack, output, data_format, seed, batch_size)
 
 
 def art(
@@ -76,15 +74,7 @@ def art(
     require_attack(attack)
     from brusle.interop.art_attack import ArtAttack
 
-    return ArtAttack(
-        attack,
-        classifier,
-        output=output,
-        targeted=targeted,
-        channels_first=channels_first,
-        seed=seed,
-        batch_size=batch_size,
-    )
+    return ArtAttack(attack, classifier, output, targeted, channels_first, seed, batch_size)
 
 
 def torchattacks(
@@ -107,7 +97,7 @@ def torchattacks(
     require_attack(attack)
     from brusle.interop.torchattacks_attack import TorchattacksAttack
 
-    return TorchattacksAttack(attack, model, output=output, seed=seed, batch_size=batch_size)
+    return TorchattacksAttack(attack, model, output, seed, batch_size)
 
 
 def attackbench(

@@ -55,12 +55,11 @@ class ArtAttack(_Base):  # type: ignore[misc]  # ART is there or not
         self,
         attack: BaseAttack,
         classifier: Any,
-        *,
         output: Output,
-        targeted: bool = False,
-        channels_first: bool | None = None,
-        seed: int = 0,
-        batch_size: int | None = None,
+        targeted: bool,
+        channels_first: bool | None,
+        seed: int,
+        batch_size: int | None,
     ) -> None:
         super().__init__(estimator=classifier)
         self.attack, self.output, self.channels_first = attack, output, channels_first

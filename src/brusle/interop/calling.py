@@ -18,7 +18,7 @@ from torch import Tensor
 from brusle.attacks.base import BaseAttack
 from brusle.attacks.combined import Ensemble, Wrapper
 from brusle.batching import default_batch_size
-from brusle.errors import InputError
+from brusle.errors import InputError, VictimUnavailable
 from brusle.oracle import Oracle
 from brusle.problems import Problems
 from brusle.results import AttackResult
@@ -105,7 +105,9 @@ class Case:
     @property
     def _size(self) -> int:
         _, c, h, w = self.images.shape
-        return self.batch_size or default_batch_size((c, h, w), self.victim.device)
+        if self.batch_size is not None:
+            return self.batch_size
+        return default_batch_size((c, h, w), self.victim.device)
 
     def _run(self, problems: Problems, look: Look) -> AttackResult:
         result = run(
@@ -133,6 +135,8 @@ class Look:
         oracle = Oracle(victim, len(images), 1, batch_size)
         with torch.no_grad():
             answers = oracle.ask(torch.arange(len(images)), images, "clean")
+        if answers.common_error is not None:
+            raise VictimUnavailable(f"no clean image could be classified: {answers.common_error}")
         self.labels, self.scores = answers.labels.cpu(), answers.values.cpu()
         self.lost = oracle.ledger.lost
 

@@ -38,11 +38,10 @@ class FoolboxAttack(_Base):  # type: ignore[misc]  # Foolbox is there or not
     def __init__(
         self,
         attack: BaseAttack,
-        *,
-        output: Output = "logits",
-        data_format: str | None = None,
-        seed: int = 0,
-        batch_size: int | None = None,
+        output: Output,
+        data_format: str | None,
+        seed: int,
+        batch_size: int | None,
     ) -> None:
         if data_format is not None and data_format not in _ORDERS:
             raise InputError(f"data_format is {data_format!r}: choose from {', '.join(_ORDERS)}")
@@ -102,13 +101,8 @@ class FoolboxAttack(_Base):  # type: ignore[misc]  # Foolbox is there or not
         """The attack up to ``times`` times, each with other random numbers, until one succeeds."""
         if not isinstance(self.attack, SparseAttack):
             raise InputError(f"{self.attack.label} is several searches already: repeat one of them")
-        return FoolboxAttack(
-            Restarts(self.attack, times),
-            output=self.output,
-            data_format=self.data_format,
-            seed=self.seed,
-            batch_size=self.batch_size,
-        )
+        again = Restarts(self.attack, times)
+        return FoolboxAttack(again, self.output, self.data_format, self.seed, self.batch_size)
 
     def __repr__(self) -> str:
         return f"FoolboxAttack({self.attack!r})"
@@ -145,7 +139,6 @@ class _Call:
     """What one call was given, in both worlds.
 
     Attributes:
-        inputs: the caller's images, as an EagerPy tensor.
         restored: makes of a tensor what the caller works with.
         theirs: the caller's images, as a torch tensor.
         images: the same as brusle has them.
@@ -155,7 +148,6 @@ class _Call:
         targeted: which of the two.
     """
 
-    inputs: Any
     restored: Any
     theirs: Tensor
     images: Tensor
@@ -182,7 +174,6 @@ class _Call:
             return restore(_ep.from_numpy(wrapped, tensor.cpu().numpy()))
 
         return cls(
-            wrapped,
             restored,
             theirs,
             layout.inward(theirs),

@@ -75,7 +75,8 @@ class Layout:
         if not images.is_floating_point():
             raise InputError(f"images have dtype {images.dtype}: give floats")
         low, high = (float(end) for end in images.aminmax())
-        if not (low >= self.low and high <= self.high):
+        slack = _ROUNDING * (self.high - self.low)  # their own range may be rounded, too
+        if not (low >= self.low - slack and high <= self.high + slack):
             raise InputError(
                 f"images reach from {low:g} to {high:g}, but are declared to lie in "
                 f"[{self.low:g}, {self.high:g}]"

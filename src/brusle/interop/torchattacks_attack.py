@@ -33,10 +33,9 @@ class TorchattacksAttack(_Base):  # type: ignore[misc]  # torchattacks is there 
         self,
         attack: BaseAttack,
         model: nn.Module,
-        *,
-        output: Output = "logits",
-        seed: int = 0,
-        batch_size: int | None = None,
+        output: Output,
+        seed: int,
+        batch_size: int | None,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise InputError(f"{type(model).__name__} is no nn.Module, which torchattacks wants")
@@ -62,7 +61,13 @@ class TorchattacksAttack(_Base):  # type: ignore[misc]  # torchattacks is there 
 
     def __call__(self, inputs: Tensor, labels: Any = None, *args: Any, **kwargs: Any) -> Tensor:
         """As torchattacks does it: in evaluation mode, and without the normalisation."""
-        found: Tensor = super().__call__(inputs, labels, *args, **kwargs)
+        applied, training = self._normalization_applied, self.model.training
+        try:
+            found: Tensor = super().__call__(inputs, labels, *args, **kwargs)
+        except BaseException:  # they would leave it as it was within
+            self._set_normalization_applied(applied)
+            self._recover_model_mode(training)
+            raise
         if self._normalization_applied is None or self.result is None:
             return found
         # their way there and back costs a rounding, which is no change of a pixel
