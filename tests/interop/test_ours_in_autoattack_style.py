@@ -214,7 +214,7 @@ def test_attackbench_may_give_one_target_for_all() -> None:
     [
         ("foolbox", "foolbox", 'pip install "brusle[foolbox]"'),
         ("art", "art", 'pip install "brusle[art]"'),
-        ("torchattacks", "torchattacks", "pip install torchattacks"),
+        ("torchattacks", "torchattacks", "pip install --no-deps torchattacks"),
     ],
 )
 def test_a_missing_package_is_named_with_what_brings_it(
