@@ -14,10 +14,11 @@ from brusle import version
 
 SOURCE = Path(brusle.__file__).parent
 PUBLIC = {
-    "AttackResult", "BrusleError", "DataError", "Explanation", "InputError", "Local", "Pace",
-    "Patience", "Plan", "Ray", "Run", "Terms", "VictimError", "VictimUnavailable", "__version__",
-    "attacks", "check", "data", "defences", "evaluate", "evaluation", "explain", "explaining",
-    "load_victim", "looking", "minimise", "report", "serving", "studio", "victims", "zoo",
+    "AttackResult", "AutoAttack", "BrusleError", "DataError", "Explanation", "InputError", "Local",
+    "Pace", "Patience", "Plan", "Ray", "Run", "Terms", "VictimError", "VictimUnavailable",
+    "__version__", "attacks", "check", "data", "defences", "evaluate", "evaluation", "explain",
+    "explaining", "interop", "load_victim", "looking", "minimise", "report", "serving", "studio",
+    "victims", "zoo",
 }  # fmt: skip
 
 

@@ -50,7 +50,7 @@ LEVELS = (  # the lowest first: a layer may import those of lower levels
         Layer("defences", beside=("victims",)),
         Layer("looking", beside=("defences", "victims")),
     ),
-    (Layer("serving"), Layer("evaluation.record")),
+    (Layer("serving"), Layer("interop"), Layer("evaluation.record")),
     (Layer("evaluation.statistics"),),
     (Layer("evaluation.storing"),),
     (Layer("evaluation.running"),),

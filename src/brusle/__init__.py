@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from brusle import defences as defences
     from brusle import evaluation as evaluation
     from brusle import explaining as explaining
+    from brusle import interop as interop
     from brusle import looking as looking
     from brusle import report as report
     from brusle import serving as serving
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from brusle.evaluation.storing.runs import Run as Run
     from brusle.explaining import Explanation as Explanation
     from brusle.explaining import explain as explain
+    from brusle.interop import AutoAttack as AutoAttack
     from brusle.results import AttackResult as AttackResult
     from brusle.terms import Pace as Pace
     from brusle.terms import Terms as Terms

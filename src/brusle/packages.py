@@ -49,6 +49,7 @@ _OTHERS = {
     "autoattack": _AUTOATTACK,
     "pkg_resources": "'setuptools<81'",
     "robustbench": f"robustbench 'setuptools<81' {_AUTOATTACK}",
+    "torchattacks": "--no-deps torchattacks",  # it pins an old requests
 }
 
 
