@@ -17,6 +17,7 @@ from brusle.victim import Victim
 from brusle.victims import files, hub, onnx
 from brusle.victims.adapting import adapt, resolve_device
 from brusle.victims.factories import from_plugin, from_python, origin_of
+from brusle.victims.hugging_face import hugging_face
 from brusle.victims.remote import kinds as remote
 from brusle.victims.wrappers import TorchVictim
 
@@ -142,6 +143,12 @@ REGISTRY: Registry[Loader] = Registry(
             "checkpoint:FILE?arch=ARCH&classes=N|FILE",
             "Weights from torch.save or safetensors for a known architecture",
             risk="",  # weights only, for nets of ours and torchvision's
+        ),
+        "hf": Kind(
+            _in_either_runtime(hugging_face),
+            "hf:DIR|OWNER/REPO?revision=...",
+            "An image classifier of Hugging Face's transformers",
+            risk="may fetch a model from anybody's repository",
         ),
         "onnx": Kind(
             onnx.from_file,
