@@ -6,16 +6,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from entry import run
 from offline import offline  # noqa: F401 - for every test in here
 from PIL import Image
 from random_weights import randomise
 from torch import Tensor, nn
 
 import brusle
-from brusle.cli import main
 from brusle.data.images import Framing, read_image
 from brusle.errors import InputError, VictimError
 from brusle.victims import OnnxVictim, normalised, wrap
@@ -160,8 +159,6 @@ def test_the_same_attack(hf, which, tmp_path) -> None:
     labels = victim(X).argmax(1)
     attack = brusle.attacks.BruSLe(pixels=60, queries=80)
     half = ([0.5] * 3, [0.5] * 3)
-    if which == "resnet":
-        half = ([0.5] * 3, [0.5] * 3)
     byhand = wrap(lambda x: logits(net, (x - 0.5) / 0.5), output="logits")
     results = [attack(v, X, labels) for v in (victim, normalised(net, *half), byhand)]
     for other in results[1:]:
@@ -267,9 +264,7 @@ def test_processors_of_other_models(hf, kind, settings, resize, tmp_path, photog
         ("CLIPImageProcessor", {"size": {"shortest_edge": 32}, "do_center_crop": False}, "differ"),
     ],
 )
-def test_what_is_no_framing_and_normalisation_is_refused(
-    hf, kind, settings, why, tmp_path
-) -> None:
+def test_what_is_no_framing_and_normalisation_is_refused(hf, kind, settings, why, tmp_path) -> None:
     net = randomise(vit(hf))
     net.save_pretrained(tmp_path)
     getattr(hf, kind)(**settings).save_pretrained(tmp_path)
@@ -407,23 +402,19 @@ def test_a_run_by_name(hf, tmp_path, photograph) -> None:
         label = victim(read_image(path, victim.shape, victim.framing)[None]).argmax()
         lines.append(f"{i}.png,{int(label)}")
     (tmp_path / "data" / "labels.csv").write_text("\n".join(lines))
-    data, run = f"folder:{tmp_path / 'data'}", str(tmp_path / "run")
-    asked = ["--victim", name, "--data", data, "--pixels", "80", "--queries", "60"]
-    assert _code("evaluate", *asked, "--out", run) == 0
-    stored_run = brusle.Run.open(run) if hasattr(brusle.Run, "open") else brusle.Run(run)
-    assert stored_run is not None
-    assert _code("verify", run) == 2  # a folder of somebody's must not fetch a model
-    assert _code("verify", run, "--victim", name, "--data", data) == 0
-    assert _code("check", "--victim", name, "--data", data) in (0, 1)
+    data, folder = f"folder:{tmp_path / 'data'}", tmp_path / "run"
+    evaluate = ["evaluate", "--victim", name, "--data", data, "--out", folder]
+    evaluate += ["--attack", "brusle", "--goal", "untargeted", "--pixels", 80, "--queries", 60]
+    assert run(*evaluate).returncode == 0
+    (result,) = brusle.Run.open(folder).results
+    assert len(result.success) == 5 and result.success.any()
+    refused = run("verify", folder)
+    assert refused.returncode == 2  # somebody's folder makes nobody fetch a model
+    assert "may fetch a model from anybody's repository" in refused.stderr
+    again = run("verify", folder, "--victim", name)
+    assert again.returncode == 0, again.stderr
+    checked = run("check", "--victim", name, "--data", data)
+    assert checked.returncode == 0, checked.stdout
     stored(hf, "resnet", tmp_path / "model")  # other weights under the same name
-    assert _code("evaluate", *asked, "--out", run) == 2
-
-
-def _code(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    return int(ended.value.code or 0)
-
-
-def test_random_numbers_of_the_picture_are_no_issue() -> None:
-    assert np.isfinite(X.numpy()).all()
+    other = run(*evaluate, "--seed", 1)
+    assert other.returncode == 2 and "weights" in other.stderr
