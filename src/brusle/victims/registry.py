@@ -19,6 +19,7 @@ from brusle.victims.adapting import adapt, resolve_device
 from brusle.victims.factories import from_plugin, from_python, origin_of
 from brusle.victims.hugging_face import hugging_face
 from brusle.victims.remote import kinds as remote
+from brusle.victims.scikit import from_skops
 from brusle.victims.wrappers import TorchVictim
 
 Loader = Callable[[Name, torch.device], Victim]
@@ -155,6 +156,12 @@ REGISTRY: Registry[Loader] = Registry(
             "onnx:FILE?output=logits|probabilities",
             "An ONNX file",
             risk="",  # operators of ONNX only compute; libraries of others are not loaded
+        ),
+        "sklearn": Kind(
+            from_skops,
+            "sklearn:FILE.skops?shape=C,H,W&scale=...",
+            "A classifier of scikit-learn",
+            risk="builds the objects in that file",  # of trusted types, if skops is without faults
         ),
         "torchscript": Kind(
             files.torchscript,
