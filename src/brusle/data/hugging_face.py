@@ -20,12 +20,12 @@ from brusle.data.images import Framing, Shape, decode_picture, frame, open_pictu
 from brusle.data.sets import Source
 from brusle.errors import BrusleError, DataError, InputError, first_line
 from brusle.names import Name, hint
-from brusle.packages import need
+from brusle.packages import need, need_version
 from brusle.text import brief, shortened
 from brusle.victim import Traits
 
 _SAVED = ("dataset_dict.json", "state.json")  # what save_to_disk writes
-_OLDEST = 4  # earlier versions may run a program that lies beside the data
+_OLDEST = (4,)
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,7 @@ class _Row:
 def hugging_face(name: Name, wanted: Traits) -> Source:
     """``hf-data:DIR`` or ``hf-data:OWNER/REPO``: a column of images and one of labels."""
     package = need("datasets", name.text, DataError)
-    if int(package.__version__.partition(".")[0]) < _OLDEST:
-        raise DataError(
-            f"{name.text} needs datasets {_OLDEST} or later, which runs no programs of data sets: "
-            f"pip install -U datasets"
-        )
+    need_version(package, _OLDEST, "runs no programs that lie beside data", DataError)
     framing, shape = take_fit(name, wanted)
     by = name.take_choice("by", ("name", "number"), "name")
     split, image, label = name.take("split"), name.take("image"), name.take("label")

@@ -16,7 +16,7 @@ from torch import Tensor
 from brusle.data.images import Shape
 from brusle.errors import InputError, VictimError, first_line
 from brusle.names import Name
-from brusle.packages import need
+from brusle.packages import need, need_version
 from brusle.scores import Output
 from brusle.text import shortened
 from brusle.victim import check_shape
@@ -24,7 +24,7 @@ from brusle.victims.options import take_class_names
 from brusle.victims.weights import what_is
 from brusle.victims.wrappers import _check_kind
 
-_OLDEST = (0, 13)  # files could run code in earlier versions of skops
+_OLDEST = (0, 13)  # in earlier versions, a file could run code all the same
 _MOST = 4  # types that a message lists
 _OWN = "sklearn."
 _BY_HAND = (
@@ -112,12 +112,7 @@ def _take_trusted(name: Name) -> list[str]:
 def _read(name: Name, trusted: list[str]) -> Any:
     """The object in a file, if it consists of nothing but what skops and the user trust."""
     skops = need("skops.io", name.text)
-    version = need("skops", name.text).__version__
-    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST:
-        raise VictimError(
-            f"{name.text} needs skops {'.'.join(map(str, _OLDEST))} or later, and not {version}, "
-            f"which may run code: pip install -U skops"
-        )
+    need_version(need("skops", name.text), _OLDEST, "builds nothing that it does not trust")
     need("sklearn", name.text)
     held = what_is(name.rest)
     if held != "other":
