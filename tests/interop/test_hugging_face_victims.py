@@ -200,6 +200,14 @@ def test_where_it_looks(hf, tmp_path) -> None:
     assert "attention" not in brusle.looking.hows(load(f"hf:{tmp_path / 'vit'}"))
 
 
+def test_weights_of_half_precision_count_in_whole(hf, tmp_path) -> None:
+    net = stored(hf, "vit", tmp_path)
+    net.half().save_pretrained(tmp_path)
+    victim = load(f"hf:{tmp_path}")
+    assert {part.dtype for part in victim.module.parameters()} == {torch.float32}
+    assert torch.allclose(victim(X), logits(net.float(), (X - 0.5) / 0.5), atol=1e-5)
+
+
 def test_grey_models_and_names_that_are_none(hf, tmp_path) -> None:
     net = randomise(vit(hf, num_channels=1, id2label={i: f"LABEL_{i}" for i in range(5)}))
     net.save_pretrained(tmp_path)
@@ -258,6 +266,7 @@ def test_processors_of_other_models(hf, kind, settings, resize, tmp_path, photog
     ("kind", "settings", "why"),
     [
         ("MobileViTImageProcessor", {"size": {"shortest_edge": 36}, "crop_size": SQUARE}, "only"),
+        ("CLIPImageProcessor", {"size": {"shortest_edge": 30}, "crop_size": SQUARE}, "and pads"),
         ("PerceiverImageProcessor", {"size": SQUARE, "crop_size": SQUARE}, "only"),
         ("EfficientNetImageProcessor", {"size": SQUARE, "rescale_offset": True}, "only"),
         ("ViTImageProcessor", {"size": SQUARE, "do_resize": False}, "leaves images in the size"),
@@ -331,6 +340,7 @@ def test_code_in_the_folder_is_not_run(hf, tmp_path) -> None:
             "",  # a class of transformers' own is taken instead
         ),
         ({"attn_implementation": "somebody/kernel"}, "asks for a program from the hub"),
+        ({"attn_implementation": {"": "somebody/kernel"}}, "asks for a program from the hub"),
     ):
         (tmp_path / "config.json").write_text(json.dumps(config | wrong))
         if pattern:
@@ -372,6 +382,7 @@ def test_names_that_lead_nowhere(hf, tmp_path) -> None:
         (f"hf:{tmp_path}/empty", VictimError, "cannot be opened"),
         ("hf:somebody/something", VictimError, "cannot be opened"),  # and nobody was asked
         (f"hf:{tmp_path}/empty?crop=3", InputError, "no option 'crop'"),
+        (f"hf:{tmp_path}/empty?mean=0.5,0.5,0.5", InputError, "has one of mean= and std=: give"),
         ("hf:", InputError, "is not complete: write hf:DIR"),
     ):
         with pytest.raises(error, match=pattern) as said:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from brusle.errors import BrusleError, VictimError, first_line
+from brusle.errors import BrusleError, InputError, VictimError, first_line
 from brusle.names import Name
 from brusle.packages import need
 from brusle.text import shortened
@@ -38,6 +38,8 @@ def hugging_face(name: Name, device: torch.device) -> TorchVictim:
     where = _place(name)
     asked, size = take_class_names(name), take_size(name)
     overrides = {"mean", "std"} & set(name.options)
+    if len(overrides) == 1 and name.options.get("mean") != "none":
+        raise InputError(f"{name.text!r} has one of mean= and std=: give both or neither")
     normalisation = take_normalisation(name, None)
     name.done()
     with _quiet(package), weights_only():
@@ -98,7 +100,7 @@ def _config(package: Any, name: Name, where: dict[str, Any]) -> Any:
             "is quantised, which other packages do: bring it as python:",
         ),
         (
-            "/" in str(getattr(config, "_attn_implementation", None)),
+            any("/" in attention for attention in _attentions(config)),
             "asks for a program from the hub in its attn_implementation: take that out of its "
             "config.json",
         ),
@@ -116,6 +118,12 @@ def _config(package: Any, name: Name, where: dict[str, Any]) -> Any:
             raise VictimError(f"{name.rest} {remedy}")
     config.return_dict = True
     return config
+
+
+def _attentions(config: Any) -> list[str]:
+    """What computes attention, in the model and in its parts; a repository's name is its program."""
+    parts = [config, *vars(config).values()]
+    return [str(getattr(part, "_attn_implementation", None)) for part in parts]
 
 
 def _processing(

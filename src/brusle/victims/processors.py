@@ -60,6 +60,8 @@ def read_processor(processor: Any, channels: int) -> Processing:
         found = Processing(framing, _normalisation(said, channels), square)
     except (KeyError, TypeError, ValueError) as error:
         raise ProcessingError(f"its settings are unusual ({first_line(error)})") from error
+    if not _is_covered(framing):
+        raise ProcessingError("it crops more than it leaves after resizing, and pads")
     _compare(processor, found, channels)
     return found
 
@@ -80,6 +82,13 @@ def _framing(said: Mapping[str, Any]) -> tuple[Framing, bool]:
     if isinstance(resize, int):
         return Framing(resize, (resize, resize), how, "floor"), True
     return Framing(resize, resize, how, "floor"), False
+
+
+def _is_covered(framing: Framing) -> bool:
+    """Whether what is left after resizing has the size of the crop."""
+    resize = framing.resize
+    height, width = resize if isinstance(resize, tuple) else (resize or 0, resize or 0)
+    return height >= framing.crop[0] and width >= framing.crop[1]
 
 
 def _resize(kind: str, size: Mapping[str, int], kept: float | None) -> int | tuple[int, int]:
