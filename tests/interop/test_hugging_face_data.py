@@ -197,8 +197,8 @@ def test_what_cannot_be_labels_or_images_is_refused(datasets, tmp_path) -> None:
     for word, made, pattern in (
         ("hidden", start.add_column("label", [0, -1, 0, 0, 0, 0, 0]), "has label -1"),
         ("missing", start.add_column("label", [0, None, 0, 0, 0, 0, 0]), "row 1 .*has no label"),
-        ("many", start.add_column("label", [[0, 1]] * 7), "labels are class labels, whole numbers"),
-        ("part", start.add_column("label", [0.5] * 7), "labels are class labels, whole numbers"),
+        ("many", start.add_column("label", [[0, 1]] * 7), "give a column of class labels, whole"),
+        ("part", start.add_column("label", [0.5] * 7), "give a column of class labels, whole"),
     ):
         made.save_to_disk(tmp_path / word)
         with pytest.raises(DataError, match=pattern) as said:

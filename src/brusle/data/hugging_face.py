@@ -6,8 +6,7 @@ Only the images that are chosen are decoded, by the reader of all image files, a
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,8 @@ from torch import Tensor
 from brusle.data.folders import class_numbers, same_size, take_fit
 from brusle.data.images import Framing, Shape, decode_picture, frame, open_picture
 from brusle.data.sets import Source
-from brusle.errors import BrusleError, DataError, InputError, first_line
+from brusle.errors import DataError, InputError
+from brusle.foreign import foreign_code, quiet
 from brusle.names import Name, hint
 from brusle.packages import need, need_version
 from brusle.text import brief, shortened
@@ -48,7 +48,7 @@ def hugging_face(name: Name, wanted: Traits) -> Source:
     split, image, label = name.take("split"), name.take("image"), name.take("label")
     config, revision = name.take("config"), name.take("revision")
     name.done()
-    with _quiet(package), _failing(name):
+    with quiet(package):
         opened = _opened(package, name, config, revision)
         split, table = _split(name, opened, split)
         features = table.features
@@ -57,9 +57,11 @@ def hugging_face(name: Name, wanted: Traits) -> Source:
         for column in (image, label):
             if column not in features:
                 raise InputError(f"{name.text} has no column {column!r}{hint(column, features)}")
-        labels, names = _labels(package, name, table, label)
-        # as bytes or files: what is in them, our own reader says
-        pictures = table.select_columns([image]).cast_column(image, package.Image(decode=False))
+        with foreign_code(f"{name.text} cannot be read", DataError):
+            values = table.select_columns([label]).with_format(None)[:][label]
+            # as bytes or files: what is in them, our own reader says
+            pictures = table.select_columns([image]).cast_column(image, package.Image(decode=False))
+    labels, names = _labels(package, name, features[label], values)
     labels, classes = _classes(name, labels, names, wanted.classes, by)
     rows = [_Row(number, name.text) for number in range(len(labels))]
     read: Callable[[_Row], Tensor] = _Reader(pictures, image, shape, framing)
@@ -103,11 +105,13 @@ def _opened(package: Any, name: Name, config: str | None, revision: str | None) 
     if folder.is_dir() and any((folder / mark).exists() for mark in _SAVED):
         if config or revision:
             raise InputError(f"{folder} was saved as it is: leave config= and revision= out")
-        return package.load_from_disk(str(folder))
+        with foreign_code(f"{name.text} cannot be opened", DataError):
+            return package.load_from_disk(str(folder))
     if not folder.is_dir() and name.rest.startswith(("/", ".", "~")):
         raise DataError(f"{folder} is no folder: check the path in {name.text!r}")
     place = str(folder) if folder.is_dir() else name.rest
-    return package.load_dataset(place, name=config, revision=revision)
+    with foreign_code(f"{name.text} cannot be opened", DataError):
+        return package.load_dataset(place, name=config, revision=revision)
 
 
 def _split(name: Name, opened: Any, asked: str | None) -> tuple[str, Any]:
@@ -139,10 +143,10 @@ def _only(name: Name, features: Mapping[str, Any], option: str, kind: type) -> s
     )
 
 
-def _labels(package: Any, name: Name, table: Any, column: str) -> tuple[list[int], tuple[str, ...]]:
+def _labels(
+    package: Any, name: Name, feature: Any, values: list[Any]
+) -> tuple[list[int], tuple[str, ...]]:
     """Numbers of the classes, and their names if they have any."""
-    feature = table.features[column]
-    values = table.select_columns([column]).with_format(None)[:][column]
     if None in values:
         raise DataError(f"{_Row(values.index(None), name.text)} has no label: leave such rows out")
     if isinstance(feature, package.ClassLabel):
@@ -156,7 +160,7 @@ def _labels(package: Any, name: Name, table: Any, column: str) -> tuple[list[int
         places = {word: number for number, word in enumerate(names)}
         return [places[word] for word in values], names
     raise DataError(
-        f"column {column!r} of {name.text} is {shortened(str(feature))}: labels are class labels, "
+        f"labels of {name.text} are {shortened(str(feature))}: give a column of class labels, "
         f"whole numbers or names"
     )
 
@@ -182,31 +186,3 @@ def _classes(
 
 def _list(columns: Mapping[str, Any] | Sequence[str]) -> str:
     return ", ".join(map(brief, columns))
-
-
-@contextmanager
-def _failing(name: Name) -> Iterator[None]:
-    """Whatever datasets raises becomes one line."""
-    try:
-        yield
-    except BrusleError:
-        raise
-    except Exception as error:
-        raise DataError(
-            f"{name.text} cannot be opened ({shortened(first_line(error), 160)})"
-        ) from error
-
-
-@contextmanager
-def _quiet(package: Any) -> Iterator[None]:
-    """Without bars and remarks."""
-    log = package.utils.logging
-    level, bars = log.get_verbosity(), not package.are_progress_bars_disabled()
-    log.set_verbosity(log.CRITICAL)
-    package.disable_progress_bars()
-    try:
-        yield
-    finally:
-        log.set_verbosity(level)
-        if bars:
-            package.enable_progress_bars()

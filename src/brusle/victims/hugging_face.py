@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,10 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from brusle.errors import BrusleError, InputError, VictimError, first_line
+from brusle.errors import InputError, VictimError
+from brusle.foreign import foreign_code, quiet
 from brusle.names import Name
 from brusle.packages import need
-from brusle.text import shortened
 from brusle.victims.options import (
     take_class_names,
     take_normalisation,
@@ -42,7 +40,7 @@ def hugging_face(name: Name, device: torch.device) -> TorchVictim:
         raise InputError(f"{name.text!r} has one of mean= and std=: give both or neither")
     normalisation = take_normalisation(name, None)
     name.done()
-    with _quiet(package), weights_only():
+    with quiet(package), weights_only():
         config = _config(package, name, where)
         channels = _channels(config)
         framing = whole_framing(size) if size else None
@@ -88,7 +86,7 @@ def _place(name: Name) -> dict[str, Any]:
 
 def _config(package: Any, name: Name, where: dict[str, Any]) -> Any:
     """What the model says of itself, if it is a classifier that can be a victim."""
-    with _failing(name):
+    with foreign_code(f"{name.text} cannot be opened", VictimError):
         config = package.AutoConfig.from_pretrained(**where)
     for wrong, remedy in (
         (
@@ -121,7 +119,7 @@ def _config(package: Any, name: Name, where: dict[str, Any]) -> Any:
 
 
 def _attentions(config: Any) -> list[str]:
-    """What computes attention, in the model and in its parts; a repository's name is its program."""
+    """What computes attention, in the model and its parts; a repository's name is a program."""
     parts = [config, *vars(config).values()]
     return [str(getattr(part, "_attn_implementation", None)) for part in parts]
 
@@ -130,7 +128,8 @@ def _processing(
     package: Any, name: Name, where: dict[str, Any], channels: int, sized: bool
 ) -> Processing:
     """What the model's processor does; ``sized`` if the user has said the size of images."""
-    with _failing(name, "it has no processor that can be read; say size= and mean=, std= instead"):
+    unread = f"{name.text} has no processor that can be read (say size= and mean=, std= instead)"
+    with foreign_code(unread, VictimError):
         processor = package.AutoImageProcessor.from_pretrained(**where)
     try:
         found = read_processor(processor, channels)
@@ -149,7 +148,7 @@ def _processing(
 
 def _net(package: Any, name: Name, where: dict[str, Any], config: Any) -> nn.Module:
     """The model, all of its weights from its files."""
-    with _failing(name):
+    with foreign_code(f"{name.text} cannot be opened", VictimError):
         net, told = package.AutoModelForImageClassification.from_pretrained(
             config=config, output_loading_info=True, **where
         )
@@ -174,31 +173,3 @@ def _classes(labels: dict[int, str]) -> tuple[str, ...] | None:
         return None
     names = tuple(str(labels[number]) for number in range(len(labels)))
     return None if all(one.startswith(_NO_NAME) for one in names) else names
-
-
-@contextmanager
-def _failing(name: Name, why: str = "") -> Iterator[None]:
-    """Whatever transformers raises becomes one line."""
-    try:
-        yield
-    except BrusleError:
-        raise
-    except Exception as error:
-        reason = shortened(first_line(error), 160)
-        remedy = f"; {why}" if why else ""
-        raise VictimError(f"{name.text} cannot be opened ({reason}){remedy}") from error
-
-
-@contextmanager
-def _quiet(package: Any) -> Iterator[None]:
-    """Without bars and reports; what matters of them becomes an error."""
-    log = package.utils.logging
-    level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
-    log.set_verbosity(log.CRITICAL)
-    log.disable_progress_bar()
-    try:
-        yield
-    finally:
-        log.set_verbosity(level)
-        if bars:
-            log.enable_progress_bar()
