@@ -267,6 +267,7 @@ def test_processors_of_other_models(hf, kind, settings, resize, tmp_path, photog
     [
         ("MobileViTImageProcessor", {"size": {"shortest_edge": 36}, "crop_size": SQUARE}, "only"),
         ("CLIPImageProcessor", {"size": {"shortest_edge": 30}, "crop_size": SQUARE}, "and pads"),
+        ("ViTImageProcessor", {"size": SQUARE, "rescale_factor": 0}, "unusual .ZeroDivision"),
         ("PerceiverImageProcessor", {"size": SQUARE, "crop_size": SQUARE}, "only"),
         ("EfficientNetImageProcessor", {"size": SQUARE, "rescale_offset": True}, "only"),
         ("ViTImageProcessor", {"size": SQUARE, "do_resize": False}, "leaves images in the size"),

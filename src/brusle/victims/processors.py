@@ -58,7 +58,7 @@ def read_processor(processor: Any, channels: int) -> Processing:
     try:
         framing, square = _framing(said)
         found = Processing(framing, _normalisation(said, channels), square)
-    except (KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, KeyError, TypeError, ValueError) as error:
         raise ProcessingError(f"its settings are unusual ({first_line(error)})") from error
     if not _is_covered(framing):
         raise ProcessingError("it crops more than it leaves after resizing, and pads")
