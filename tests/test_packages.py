@@ -5,11 +5,12 @@ import sys
 import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from brusle.errors import InputError, VictimError
-from brusle.packages import EXTRAS, need
+from brusle.packages import EXTRAS, need, need_version
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -47,3 +48,25 @@ def test_one_place_knows_how_to_install() -> None:
     sources = (ROOT / "src").rglob("*.py")
     said = {p.name for p in sources if "pip install" in p.read_text(encoding="utf-8")}
     assert said == {"packages.py"}
+
+
+@pytest.mark.parametrize(
+    ("own", "oldest", "enough"),
+    [
+        ("3.9.2", (4,), False),
+        ("4.0", (4,), True),
+        ("0.9", (0, 13), False),
+        ("0.13.0", (0, 13), True),
+    ],
+)
+def test_a_package_that_is_too_old_is_named(own, oldest, enough) -> None:
+    package = SimpleNamespace(__name__="skops", __version__=own)
+    if enough:
+        need_version(package, oldest, "is safe")
+        return
+    with pytest.raises(InputError) as error:
+        need_version(package, oldest, "is safe", InputError)
+    wanted = ".".join(map(str, oldest))
+    assert str(error.value) == (
+        f'skops {own} is too old, {wanted} or later is safe: pip install -U "brusle[sklearn]"'
+    )

@@ -37,6 +37,21 @@ def foreign_code(failure: str, error_type: type[BrusleError]) -> Iterator[None]:
         raise error_type(f"{failure}: {_cause(error)}") from error
 
 
+@contextmanager
+def quiet(package: Any) -> Iterator[None]:
+    """A package of Hugging Face without its bars and reports; what matters of them is told."""
+    log = package.utils.logging
+    level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity(log.CRITICAL)
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        log.set_verbosity(level)
+        if bars:
+            log.enable_progress_bar()
+
+
 def load_plugin(point: EntryPoint, what: str, error_type: type[BrusleError]) -> Callable[..., Any]:
     """What another package offers under an entry point.
 

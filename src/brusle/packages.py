@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -78,6 +79,26 @@ def need(module: str, wanted: str, raises: type[BrusleError] = VictimError) -> A
                 f"see https://pytorch.org"
             ) from error
         raise raises(f"{wanted} needs {package}, which cannot be imported: {reason}") from error
+
+
+def need_version(
+    package: Any, oldest: tuple[int, ...], why: str, raises: type[BrusleError] = VictimError
+) -> None:
+    """Raise if an imported package is older than what is safe or known to work.
+
+    Args:
+        package: from `need`.
+        oldest: the first version that will do.
+        why: what is better since then, for the message.
+        raises: the kind of error.
+    """
+    own = str(package.__version__)
+    numbers = tuple(int(digits) for digits in re.findall(r"\d+", own)[: len(oldest)])
+    if numbers < oldest:
+        name, wanted = package.__name__, ".".join(map(str, oldest))
+        raise raises(
+            f"{name} {own} is too old, {wanted} or later {why}: pip install -U {_install(name)}"
+        )
 
 
 def _install(package: str) -> str:

@@ -21,7 +21,7 @@ class Wants:
 
 def test_every_kind_is_listed() -> None:
     kinds = [name.partition(":")[0] for name in known_data()]
-    assert kinds[:6] == ["sample", "cifar10", "stl10", "imagenet", "folder", "npz"]
+    assert kinds[:7] == ["sample", "cifar10", "stl10", "imagenet", "folder", "hf-data", "npz"]
 
 
 @pytest.mark.parametrize(

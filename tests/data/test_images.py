@@ -60,6 +60,33 @@ def test_framing_is_resize_and_centre_crop(size, how) -> None:
     assert np.array_equal(got, resized[top : top + 32, left : left + 29])
 
 
+FILTERS = ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]
+
+
+@pytest.mark.parametrize("how", FILTERS)
+def test_framing_to_a_height_and_a_width_squashes(how) -> None:
+    levels = np.random.default_rng(1).integers(0, 256, (31, 57, 3), dtype=np.uint8)
+    picture = Image.fromarray(levels)
+    resized = np.asarray(picture.resize((22, 40), getattr(Image.Resampling, how.upper())))
+    got = np.asarray(Framing((40, 22), (36, 22), how).apply(picture))
+    assert np.array_equal(got, resized[2:38])
+
+
+def test_half_of_an_odd_margin() -> None:
+    """Rounded to even, or down: 3 pixels are cut off as 2 and 1, or as 1 and 2."""
+    levels = np.arange(35 * 33 * 3).reshape(35, 33, 3).astype(np.uint8)
+    picture = Image.fromarray(levels)
+    even = np.asarray(Framing(None, (32, 32)).apply(picture))
+    floor = np.asarray(Framing(None, (32, 32), half="floor").apply(picture))
+    assert np.array_equal(even, levels[2:34, :32])
+    assert np.array_equal(floor, levels[1:33, :32])
+
+
+def test_neither_side_is_enlarged_beyond_reason() -> None:
+    with pytest.raises(InputError, match="3 x 90 pixels would be enlarged more than 32 times"):
+        Framing((99, 90), (90, 90)).apply(Image.new("RGB", (90, 3)))
+
+
 def test_framing_leaves_images_of_the_right_size_alone(tmp_path) -> None:
     image = torch.randint(0, 256, (3, 8, 8)).float() / 255
     save_image(image, tmp_path / "x.png")

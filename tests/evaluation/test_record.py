@@ -12,7 +12,8 @@ import brusle
 from brusle.attacks import BruSLe, Ensemble, SparseRS
 from brusle.attacks.combined import Restarts
 from brusle.attacks.minimal import Minimal
-from brusle.evaluation.record import About, Row, Session, Setting
+from brusle.data import Framing
+from brusle.evaluation.record import About, Row, Session, Setting, StoredTraits
 from brusle.evaluation.storing.schema import TABLES
 from brusle.evaluation.storing.store import Store
 from brusle.search import Behaviour
@@ -154,3 +155,25 @@ def test_the_table_of_rows_has_the_columns_of_a_row() -> None:
     columns = [line[1] for line in connection.execute("PRAGMA table_info(rows)")]
     connection.close()
     assert columns == ["setting", *(f.name for f in fields(Row)), "checksum"]
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        Framing(None, (32, 30)),
+        Framing(40, (32, 32), "bicubic"),
+        Framing((40, 36), (32, 32), "lanczos", "floor"),
+    ],
+)
+def test_a_framing_is_read_as_it_was_written(framing) -> None:
+    victim = integer_model((3, 8, 8), 4).victim()
+    victim.framing = framing
+    stored = StoredTraits.of(victim).model_dump_json()
+    assert StoredTraits.model_validate_json(stored).traits().framing == framing
+
+
+def test_framings_of_older_folders_halve_as_they_did() -> None:
+    older = '{"framing": {"resize": 40, "crop": [32, 32], "filter": "bilinear"}}'
+    assert StoredTraits.model_validate_json(older).traits().framing == Framing(40, (32, 32))
+    with pytest.raises(ValidationError):
+        StoredTraits.model_validate_json(older.replace("bilinear", "magic"))

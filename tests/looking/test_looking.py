@@ -258,7 +258,7 @@ def _settings(scores: Tensor) -> Tensor:
         (_with_gradient(lambda _: os._exit(0)), r"net tried to end the program \(exit code 0\)"),
         (_with_gradient(lambda s: s * torch.nan), "the map of net has NaN or infinite values"),
         (lambda s: s[:, 0], r"net answered 1 images with shape \(1,\)"),
-        (lambda s: [s], "net returned list: wrap it"),
+        (lambda s: [s], "net returned list with 0 .*: say which are the scores"),
         (_with_gradient(lambda s: {"scores": s}), "net cannot be looked into"),
         (_with_gradient(lambda s: s[:, :1]), "net cannot be looked into"),
     ],

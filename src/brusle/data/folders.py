@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -43,18 +43,19 @@ def imagenet(name: Name, wanted: Traits) -> Source:
 
 def folder(name: Name, wanted: Traits) -> Source:
     """``folder:DIR``: classes of any name, which are found among the victim's if it names them."""
-    framing, shape = _fit(name, wanted)
+    framing, shape = take_fit(name, wanted)
+    name.done()
     root = _root(name)
     listing = _listing(root, wanted.classes, _by_name)
-    free = shape is None and framing is None and listing.files
-    read = _same_size_reader(listing.files[0]) if free else _reader(shape, framing)
+    read = _reader(shape, framing)
+    if shape is None and framing is None and listing.files:
+        read = same_size(read, listing.files[0])
     return _source(name, root, listing, read)
 
 
-def _fit(name: Name, wanted: Traits) -> tuple[Framing | None, Shape | None]:
+def take_fit(name: Name, wanted: Traits) -> tuple[Framing | None, Shape | None]:
     """Framing and shape from the option ``size`` or the victim; None where neither says."""
     size = name.take("size")
-    name.done()
     if size is None:
         return fit_for(wanted)
     number = whole_number(size)
@@ -137,6 +138,22 @@ def _by_name(
     """Numbers of the victim's classes of the same names; by sorted place if it has no names."""
     if not known:
         return list(range(len(names))), tuple(names)
+    remedy = "a labels.csv with class numbers says which"
+    return class_numbers(names, known, "folder", str(folder), remedy), tuple(known)
+
+
+def class_numbers(
+    names: Iterable[str], known: Sequence[str], what: str, where: str, remedy: str
+) -> list[int]:
+    """Numbers of the victim's classes that are called ``names``; capitals do not matter.
+
+    Args:
+        names: as the data have them.
+        known: the victim's.
+        what: what has such a name, for messages.
+        where: the data, for messages.
+        remedy: what to do about a name that is not found, or found twice.
+    """
     places: dict[str, list[int]] = {}
     for number, word in enumerate(known):
         places.setdefault(word.lower(), []).append(number)
@@ -145,15 +162,16 @@ def _by_name(
         found = places.get(word.lower(), [])
         if not found:
             raise InputError(
-                f"folder {word!r} of {folder} is no class of the victim{hint(word, known, most=3)}"
+                f"{what} {brief(word)} of {where} is no class of the victim"
+                f"{hint(word, known, most=3)} ({remedy})"
             )
         if len(found) > 1:
             raise InputError(
-                f"folder {word!r} of {folder} could be class {' or '.join(map(str, found))} of "
-                f"the victim: use a labels.csv with class numbers"
+                f"{what} {brief(word)} of {where} could be class "
+                f"{' or '.join(map(str, found))} of the victim: {remedy}"
             )
         numbers += found
-    return numbers, tuple(known)
+    return numbers
 
 
 def _from_csv(path: Path, known: Sequence[str] | None) -> _Listing:
@@ -219,19 +237,21 @@ def _reader(shape: Shape | None, framing: Framing | None) -> Callable[[Path], Te
     return lambda path: read_image(path, shape, framing)
 
 
-def _same_size_reader(first: Path) -> Callable[[Path], Tensor]:
-    shape = read_image(first).shape
+def same_size(read: Callable[[Any], Tensor], first: Any) -> Callable[[Any], Tensor]:
+    """``read``, for images of the size of the ``first`` one only."""
+    shape = read(first).shape
 
-    def read(path: Path) -> Tensor:
-        image = read_image(path)
+    def read_checked(one: Any) -> Tensor:
+        image = read(one)
         if image.shape != shape:
             raise InputError(
-                f"{path} is {image.shape[1]} x {image.shape[2]} pixels, but {first.name} is "
-                f"{shape[1]} x {shape[2]}: add ?size=N to bring all to N x N"
+                f"{one} is {image.shape[1]} x {image.shape[2]} pixels, but "
+                f"{getattr(first, 'name', first)} is {shape[1]} x {shape[2]}: add ?size=N to bring "
+                f"all to N x N"
             )
         return image
 
-    return read
+    return read_checked
 
 
 def _source(name: Name, root: Path, listing: _Listing, read: Callable[[Path], Tensor]) -> Source:

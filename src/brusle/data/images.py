@@ -21,6 +21,8 @@ from brusle.files import require_file, written
 from brusle.victim import Traits
 
 Shape = tuple[int, int, int]  # channels, height, width
+Filter = Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]  # Pillow's
+Half = Literal["even", "floor"]
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _ALPHA = ("LA", "PA", "La", "RGBA", "RGBa")
 _LARGEST = 32  # times that a photograph may be enlarged
@@ -34,31 +36,43 @@ class Framing:
     """How a photograph of any size becomes an image of the victim's: resize, then centre crop.
 
     Attributes:
-        resize: length of the shorter side after resizing; None does not resize.
+        resize: length of the shorter side after resizing, or (height, width) whatever the shape was
+            before; None does not resize.
         crop: (height, width) that is cut from the middle.
         filter: how pixels are resampled.
+        half: what half of an odd margin is: ``"even"``, rounded to an even number as torchvision
+            does, or ``"floor"``, rounded down as Hugging Face's processors do.
     """
 
-    resize: int | None
+    resize: int | tuple[int, int] | None
     crop: tuple[int, int]
-    filter: Literal["bilinear", "bicubic"] = "bilinear"
+    filter: Filter = "bilinear"
+    half: Half = "even"
 
     def apply(self, image: Image.Image) -> Image.Image:
         """Resize and crop, as torchvision's transforms do on PIL images."""
         if self.resize is not None:
-            short = min(image.size)
-            size = [int(side * self.resize / short) for side in image.size]
+            size = self._resized(image.size)
             _check_enlargement(image.size, size)
-            how = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
-            image = image.resize((size[0], size[1]), how[self.filter])
+            image = image.resize(size, Image.Resampling[self.filter.upper()])
         width, height = image.size
         h, w = self.crop
         if height < h or width < w:
             raise InputError(
                 f"{height} x {width} pixels are less than the crop of {h} x {w}: give larger images"
             )
-        top, left = round((height - h) / 2), round((width - w) / 2)
+        top, left = self._half(height - h), self._half(width - w)
         return image.crop((left, top, left + w, top + h))
+
+    def _resized(self, size: tuple[int, int]) -> tuple[int, int]:
+        """(width, height) after resizing."""
+        if isinstance(self.resize, tuple):
+            return self.resize[1], self.resize[0]
+        width, height = (int(side * (self.resize or 1) / min(size)) for side in size)
+        return width, height
+
+    def _half(self, margin: int) -> int:
+        return margin // 2 if self.half == "floor" else round(margin / 2)
 
 
 def imagenet_framing(size: tuple[int, int]) -> Framing:
@@ -232,10 +246,10 @@ def _is_16_bit(file: Any) -> bool:
     return bool(file.format in _16_BIT and file.mode.startswith("I"))
 
 
-def _check_enlargement(before: tuple[int, int], after: list[int]) -> None:
+def _check_enlargement(before: tuple[int, int], after: tuple[int, int]) -> None:
     """Raise if there would be little image in what comes out, or more than memory holds."""
     width, height = before
-    if after[0] > _LARGEST * width:
+    if after[0] > _LARGEST * width or after[1] > _LARGEST * height:
         raise InputError(
             f"{height} x {width} pixels would be enlarged more than {_LARGEST} times: give larger "
             f"images"

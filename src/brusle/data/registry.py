@@ -12,6 +12,7 @@ from brusle.data import cifar10, stl10
 from brusle.data.arrays import npz
 from brusle.data.bundled import sample
 from brusle.data.folders import folder, imagenet
+from brusle.data.hugging_face import hugging_face
 from brusle.data.sets import Dataset, Source
 from brusle.errors import DataError, InputError
 from brusle.foreign import foreign_code, load_plugin
@@ -143,6 +144,13 @@ REGISTRY: Registry[Opener] = Registry(
             "folder:DIR",
             "your images in a folder for each class or with a labels.csv. Options: size=N",
             risk="",
+        ),
+        "hf-data": Kind(
+            _for_traits(hugging_face),
+            "hf-data:DIR|OWNER/REPO?split=test",
+            "A data set of Hugging Face's datasets. Options: image=COLUMN, label=COLUMN, "
+            "by=name|number, size=N, config=, revision=",
+            risk="may fetch data from anybody's repository",
         ),
         "npz": Kind(
             _for_traits(npz),

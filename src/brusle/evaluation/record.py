@@ -26,7 +26,7 @@ from pydantic import (
     PositiveInt,
 )
 
-from brusle.data.images import Framing
+from brusle.data.images import Filter, Framing, Half
 from brusle.files import slug
 from brusle.outcomes import Status, Success
 from brusle.search import Attack, Needs
@@ -101,9 +101,10 @@ class Session(_Stored):
 class StoredFraming(_Stored):
     """A `brusle.data.Framing`."""
 
-    resize: PositiveInt | None
+    resize: PositiveInt | tuple[PositiveInt, PositiveInt] | None
     crop: tuple[PositiveInt, PositiveInt]
-    filter: Literal["bilinear", "bicubic"]
+    filter: Filter
+    half: Half = "even"  # folders that do not say so are older than the choice
 
 
 class StoredTraits(_Stored):

@@ -7,6 +7,7 @@ import logging
 import warnings
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,12 @@ from brusle.victims.options import (
     take_classes,
     take_normalisation,
     take_output,
+    take_scores,
     take_size,
     torch_victim,
     whole_framing,
 )
+from brusle.victims.parts import scores_in
 from brusle.victims.weights import load_weights, match_names, read_weights, weights_only, what_is
 from brusle.victims.wrappers import TorchVictim
 
@@ -71,7 +74,7 @@ def checkpoint(name: Name, device: torch.device) -> TorchVictim:
 def torchscript(name: Name, device: torch.device) -> TorchVictim:
     """A TorchScript archive: a program in a language of its own, not a pickle."""
     output, normalisation = take_output(name), take_normalisation(name, None)
-    size, classes = take_size(name), take_class_names(name)
+    size, classes, scores = take_size(name), take_class_names(name), take_scores(name)
     name.done()
     _expect("torchscript", name.rest, "save it with torch.jit.save(torch.jit.script(model), FILE)")
     try:
@@ -92,13 +95,14 @@ def torchscript(name: Name, device: torch.device) -> TorchVictim:
         classes=classes,
         output=output,
         channels_last=False,
+        scores=scores,
     )
 
 
 def export(name: Name, device: torch.device) -> TorchVictim:
     """A program that ``torch.export.save`` has written."""
     output, normalisation = take_output(name), take_normalisation(name, None)
-    size, classes = take_size(name), take_class_names(name)
+    size, classes, scores = take_size(name), take_class_names(name), take_scores(name)
     name.done()
     _expect("export", name.rest, "save it with torch.export.save(torch.export.export(...), FILE)")
     program = _read_program(name.rest)
@@ -109,7 +113,7 @@ def export(name: Name, device: torch.device) -> TorchVictim:
     batch, exactly, shape = _input_of(program, name.rest, size)
     return torch_victim(
         name,
-        _Program(program.module(), batch, exactly),
+        _Program(program.module(), batch, exactly, partial(scores_in, part=scores, name=name.text)),
         device,
         normalisation,
         shape=shape,
@@ -127,13 +131,21 @@ class _Program(nn.Module):
         program: its module, which is in evaluation mode for good.
         batch: the number of images that it takes at once; None takes any number.
         exactly: whether fewer are refused too.
+        scores: takes the scores out of what it returns.
     """
 
-    def __init__(self, program: Callable[[Tensor], Tensor], batch: int | None, exactly: bool):
+    def __init__(
+        self,
+        program: Callable[[Tensor], Any],
+        batch: int | None,
+        exactly: bool,
+        scores: Callable[[Any], Tensor],
+    ):
         super().__init__()
         self.program = program
         self.batch = batch
         self.exactly = exactly
+        self.scores = scores
         self.training = False
 
     def train(self, mode: bool = True) -> _Program:
@@ -142,9 +154,12 @@ class _Program(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         if self.batch is None:
-            return self.program(images)
+            return self._answer(images)
         size = self.batch if self.exactly else min(self.batch, len(images))
-        return in_fixed_batches(self.program, images, size)
+        return in_fixed_batches(self._answer, images, size)
+
+    def _answer(self, images: Tensor) -> Tensor:
+        return self.scores(self.program(images))
 
 
 def _read_program(path: str) -> Any:

@@ -14,8 +14,9 @@ from torch import nn
 from brusle.data.images import Framing
 from brusle.errors import InputError
 from brusle.files import refuse_special
-from brusle.names import Name
+from brusle.names import Name, whole_number
 from brusle.scores import Output
+from brusle.victims.parts import Part
 from brusle.victims.wrappers import TorchVictim, normalised
 
 
@@ -109,6 +110,15 @@ def take_output(name: Name) -> Output:
     return cast(Output, name.take_choice("output", get_args(Output), "logits"))
 
 
+def take_scores(name: Name) -> Part | None:
+    """The option ``scores``: which part of what a model returns, by place or name."""
+    text = name.take("scores")
+    if text is None:
+        return None
+    place = whole_number(text)
+    return text if place is None else place
+
+
 def torch_victim(
     name: Name,
     module: nn.Module,
@@ -120,6 +130,7 @@ def torch_victim(
     classes: Sequence[str] | None,
     output: Output = "logits",
     channels_last: bool = True,
+    scores: Part | None = None,
 ) -> TorchVictim:
     """``module``, which nobody else has, as the victim that ``name`` asks for."""
     if normalisation is not None:
@@ -134,4 +145,5 @@ def torch_victim(
         classes=classes,
         shape=shape,
         framing=framing,
+        scores=scores,
     )

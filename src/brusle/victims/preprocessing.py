@@ -15,7 +15,12 @@ from brusle.victims.onnx import OnnxVictim
 from brusle.victims.options import IMAGENET, Normalisation
 from brusle.victims.wrappers import TorchVictim, _Normalise
 
-_NORMALISE_THEMSELVES = ("checkpoint", "torchvision", "timm")  # unless the name says mean=none
+_NORMALISE_THEMSELVES = (
+    "checkpoint",
+    "hf",
+    "torchvision",
+    "timm",
+)  # unless the name says mean=none
 _TAKE_MEAN = (*_NORMALISE_THEMSELVES, "onnx", "torchscript", "export")
 
 

@@ -17,7 +17,9 @@ from brusle.victim import Victim
 from brusle.victims import files, hub, onnx
 from brusle.victims.adapting import adapt, resolve_device
 from brusle.victims.factories import from_plugin, from_python, origin_of
+from brusle.victims.hugging_face import hugging_face
 from brusle.victims.remote import kinds as remote
+from brusle.victims.scikit import from_skops
 from brusle.victims.wrappers import TorchVictim
 
 Loader = Callable[[Name, torch.device], Victim]
@@ -143,11 +145,23 @@ REGISTRY: Registry[Loader] = Registry(
             "Weights from torch.save or safetensors for a known architecture",
             risk="",  # weights only, for nets of ours and torchvision's
         ),
+        "hf": Kind(
+            _in_either_runtime(hugging_face),
+            "hf:DIR|OWNER/REPO?revision=...",
+            "An image classifier of Hugging Face's transformers",
+            risk="may fetch a model from anybody's repository",
+        ),
         "onnx": Kind(
             onnx.from_file,
             "onnx:FILE?output=logits|probabilities",
             "An ONNX file",
             risk="",  # operators of ONNX only compute; libraries of others are not loaded
+        ),
+        "sklearn": Kind(
+            from_skops,
+            "sklearn:FILE.skops?shape=C,H,W&scale=...",
+            "A classifier of scikit-learn",
+            risk="builds the objects in that file",  # of trusted types, if skops is without faults
         ),
         "torchscript": Kind(
             files.torchscript,

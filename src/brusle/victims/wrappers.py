@@ -21,6 +21,7 @@ from brusle.trouble import PATIENCE, Patience
 from brusle.victim import Victim, traits
 from brusle.victims.borrowing import Placed, evaluating
 from brusle.victims.fusion import Fused
+from brusle.victims.parts import OnlyScores, Part, scores_in
 from brusle.vocabulary import Vocabulary
 
 Arrays = Literal["torch", "numpy"]
@@ -47,6 +48,8 @@ class TorchVictim:
         framing: how photographs of another size are brought to that shape, if known.
         randomised: its answers to the same image vary.
         fuse: merge batch normalisations into convolutions (see `brusle.victims.fusion`).
+        scores: which part of what the module returns its scores are (see `brusle.victims.parts`);
+            None for a module that returns nothing else.
     """
 
     module: nn.Module
@@ -60,6 +63,7 @@ class TorchVictim:
     framing: Framing | None = None
     randomised: bool = False
     fuse: bool = True
+    scores: Part | None = None
 
     def __post_init__(self) -> None:
         _check_output(self.output)
@@ -67,6 +71,7 @@ class TorchVictim:
             keep_freed_memory()
         self._placed = Placed(self.module, self.device, self.dtype)
         self._fused: Fused | None = None
+        self._bare = False  # it has been seen to return scores and nothing else
 
     @property
     def differentiable(self) -> bool:
@@ -86,19 +91,19 @@ class TorchVictim:
 
     @contextmanager
     def borrowed(self) -> Iterator[nn.Module]:
-        """The module on ``device``, in ``dtype`` and evaluation mode; later as it was."""
+        """The module on ``device``, in ``dtype`` and evaluation mode; later as it was.
+
+        If it may return more than its scores, it stands in another that returns them alone.
+        """
         with evaluating(self.module):
-            yield self._placed.current()
+            module = self._placed.current()
+            yield module if self._bare else OnlyScores(module, self.scores, self.name)
 
     def _scores(self, module: nn.Module, images: Tensor) -> Tensor:
         layout = torch.channels_last if self.channels_last else torch.contiguous_format
-        scores = module(images.to(self.device, self.dtype).contiguous(memory_format=layout))
-        if not isinstance(scores, Tensor):
-            raise VictimError(
-                f"{self.name} returned {type(scores).__name__}: wrap it so that it returns one "
-                f"tensor of scores"
-            )
-        return _check_kind(scores, self.output, self.name)
+        answer = module(images.to(self.device, self.dtype).contiguous(memory_format=layout))
+        self._bare = self.scores is None and isinstance(answer, Tensor)
+        return _check_kind(scores_in(answer, self.scores, self.name), self.output, self.name)
 
     def _runner(self, module: nn.Module) -> nn.Module:
         """``module``, with normalisations merged as long as its weights are as they were then."""
@@ -254,6 +259,7 @@ def wrap(
     missing: Missing = MISSING,
     named: bool = False,
     aliases: Mapping[str, Iterable[str]] | None = None,
+    scores: Part | None = None,
 ) -> TorchVictim | FunctionVictim:
     """Declare what a model or function gives, and get a victim.
 
@@ -279,6 +285,8 @@ def wrap(
         named: a function returns, for each image, a mapping of label to score. Labels may be new
             at any time, and those that are not named are absent.
         aliases: a label to other names of it, for functions that name their labels.
+        scores: of a module that returns a dict, a tuple or an object, which part of it: a key, a
+            place or an attribute. What models of Hugging Face's transformers return is known.
     """
     if not callable(model):
         raise InputError(f"{model!r} cannot be called: give an nn.Module or a function")
@@ -295,7 +303,10 @@ def wrap(
             classes=classes,
             shape=shape,
             randomised=randomised,
+            scores=scores,
         )
+    if scores is not None:
+        raise InputError("a function can return its scores alone: leave scores= out")
     label = name or str(getattr(model, "__name__", type(model).__name__))
     return FunctionVictim(
         model,
