@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SERVERS ?= .venv-servers
+CONVERTERS ?= .venv-converters
 INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PIP := $(BIN)/python $(INSTALL)
 
@@ -35,8 +36,8 @@ test-browser: $(VENV)/.installed-browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser
 
 # inside other people's libraries, and with their models, data and trackers
-test-interop: $(VENV)/.installed-interop
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m interop
+test-interop: $(VENV)/.installed-interop $(CONVERTERS)/.installed
+	BRUSLE_CONVERTERS=$(CONVERTERS) $(PYTEST) -m interop
 
 # the wheel, in an environment where nothing else is
 test-package: $(VENV)/.installed-package
@@ -107,5 +108,12 @@ $(SERVERS)/%/.installed: constraints.txt Makefile
 	$(@D)/bin/python $(INSTALL) $(SERVER) onnxruntime
 	@touch $@
 
+# TensorFlow beside ART or TensorBoard changes what they do: it gets an environment of its own
+$(CONVERTERS)/.installed: Makefile
+	$(PYTHON) -m venv $(@D)
+	@echo "installing JAX and TensorFlow into $(@D) (a minute or two, once) ..."
+	$(@D)/bin/python $(INSTALL) jax jax2onnx tensorflow-cpu tf2onnx
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(SERVERS) runs
+	rm -rf $(VENV) $(SERVERS) $(CONVERTERS) runs
