@@ -37,7 +37,7 @@ test-browser: $(VENV)/.installed-browser
 
 # inside other people's libraries, and with their models, data and trackers
 test-interop: $(VENV)/.installed-interop $(CONVERTERS)/.installed
-	BRUSLE_CONVERTERS=$(CONVERTERS) $(PYTEST) -m interop
+	BRUSLE_TEST_CONVERTERS=$(CONVERTERS) $(PYTEST) -m interop
 
 # the wheel, in an environment where nothing else is
 test-package: $(VENV)/.installed-package
@@ -45,7 +45,7 @@ test-package: $(VENV)/.installed-package
 
 # what the documentation says, block by block
 test-docs: $(VENV)/.installed-docs
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m docs
+	$(PYTEST) -m docs
 
 test-all: test test-slow test-ray test-remote test-browser test-interop test-package test-docs
 

@@ -1,12 +1,11 @@
 """Models of JAX and TensorFlow: the examples convert them, and brusle runs the ONNX files.
 
-Both need an environment of their own (`.venv/converters`, or what BRUSLE_CONVERTERS names):
+Both need an environment of their own, which BRUSLE_TEST_CONVERTERS names (`make test-interop`):
 TensorFlow beside them would change how other packages of the tests behave.
 """
 
 import os
 import subprocess
-import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,7 @@ import brusle
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
-PYTHON = (
-    Path(os.environ.get("BRUSLE_CONVERTERS", Path(sys.prefix) / "converters")) / "bin" / "python"
-)
+PYTHON = Path(os.environ.get("BRUSLE_TEST_CONVERTERS", ""), "bin", "python").absolute()
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 X = torch.randint(0, 256, (6, 3, 32, 32), generator=torch.Generator().manual_seed(2)).float() / 255
 
@@ -52,8 +49,10 @@ np.savez("result.npz", queries=result.queries, images=result.images)
 
 def run_there(folder: Path, program: str, *paths: str) -> None:
     """Run ``program`` in the environment of the converters, beside the examples."""
-    if not PYTHON.exists():
-        pytest.skip(f"no environment with jax2onnx and tf2onnx at {PYTHON.parents[1]}")
+    if "BRUSLE_TEST_CONVERTERS" not in os.environ:
+        pytest.skip(
+            "needs jax2onnx and tf2onnx in an environment that BRUSLE_TEST_CONVERTERS names"
+        )
     np.save(folder / "images.npy", X.numpy())
     path = os.pathsep.join([str(ROOT / "examples"), *paths])
     done = subprocess.run(
