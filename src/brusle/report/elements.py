@@ -122,7 +122,8 @@ def _cell(content: TableCell) -> Html:
 
 def listing_table(listing: Listing, remarks: Sequence[str] = ()) -> Html:
     """A table that Markdown has, too, and remarks below it; nothing of nothing."""
-    made = table(listing.headers, listing.rows, listing.caption) if listing.rows else ""
+    kind = "words" if listing.worded == len(listing.headers) else None
+    made = table(listing.headers, listing.rows, listing.caption, kind) if listing.rows else ""
     return join(made, bullets(remarks))
 
 

@@ -25,7 +25,9 @@ def prefixes(settings: Sequence[Setting]) -> dict[int, str]:
     plain = {setting.number: _prefix(setting) for setting in settings}
     often = Counter(prefix.casefold() for prefix in plain.values())
     return {
-        setting.number: f"{prefix}/{_digest(setting.key)}" if often[prefix.casefold()] > 1 else prefix
+        setting.number: f"{prefix}/{_digest(setting.key)}"
+        if often[prefix.casefold()] > 1
+        else prefix
         for setting, prefix in zip(settings, plain.values(), strict=True)
     }
 
@@ -37,7 +39,7 @@ def word(text: str) -> str:
     gets a hash of the whole, so that different names stay different.
     """
     kept = re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:_LONGEST].strip(".-")
-    return kept if kept == text else f"{kept or 'attack'}-{_digest(text)}"
+    return kept if kept and kept == text else f"{kept or 'attack'}-{_digest(text)}"
 
 
 def _prefix(setting: Setting) -> str:
