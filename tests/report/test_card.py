@@ -108,7 +108,7 @@ def test_every_sentence_has_such_a_test() -> None:
 
 
 def test_the_worst_case_is_over_all_attacks_and_budgets(tmp_path) -> None:
-    #         0: both  1: one  2: the other  3: neither  4: wrong before  5: error of one  6: refused
+    # both, one, the other, neither; wrong before, an error of one, refused by the check of one
     one = ["success", "success", "failed", "failed", "skipped", "error", "unverified"]
     two = ["success", "failed", "success", "failed", "skipped", "failed", "failed"]
     more = ["success", "success", "success", "success", "skipped", "success", "success"]

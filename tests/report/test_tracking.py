@@ -6,8 +6,8 @@ import sys
 
 import pytest
 from entry import run as command
-from stores import make_run, minimal, needing, row, rows_of, setting
 from stored import stored
+from stores import make_run, minimal, needing, row, rows_of, setting
 
 import brusle
 from brusle.errors import DataError, InputError
@@ -192,7 +192,7 @@ def test_the_hash_of_the_rows_is_of_what_was_found_and_not_of_the_machine(tmp_pa
     ],
 )
 def test_names_that_make_no_sense_are_refused(monkeypatch, tracker, name, said) -> None:
-    for package in ("mlflow", "wandb", "tensorboard"):
+    for package in ("mlflow", "wandb", "tensorboard", "tensorboard.summary"):
         monkeypatch.setitem(sys.modules, package, sys)  # which is not asked for more than its name
     with pytest.raises(InputError) as error:
         open_trackers(name)

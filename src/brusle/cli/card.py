@@ -16,8 +16,8 @@ _PDF = ".pdf"
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="FILE.md, FILE.html or FILE.pdf (needs brusle[pdf]), or FILE.json, which holds what --json "
-    "prints. Default: card.html in the run folder.",
+    help="FILE.md, FILE.html or FILE.pdf (needs brusle[pdf]), or FILE.json, which holds what "
+    "--json prints. Default: card.html in the run folder.",
 )
 @json_option("Print all that the card says as JSON instead.")
 def command(run: Path, out: Path | None, as_json: bool) -> None:
@@ -25,8 +25,8 @@ def command(run: Path, out: Path | None, as_json: bool) -> None:
 
     What was tested and how, results with intervals, reasons to trust and to doubt them, what was
     not tested, hashes and versions, how to get the same again, and which clauses of NIST AI RMF and
-    the EU AI Act ask for such evidence. It reads what is stored and asks no victim. Folders of files
-    are left out, so that the card can be handed on. It is evidence and no certificate.
+    the EU AI Act ask for such evidence. It reads what is stored and asks no victim. Folders of
+    files are left out, so that the card can be handed on. It is evidence and no certificate.
     """
     import json
 

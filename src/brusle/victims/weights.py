@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from brusle.environment import environment
 from brusle.errors import VictimError, first_line
 from brusle.files import refuse_special
 

@@ -1,4 +1,4 @@
-"""One hash that says which rows a run has, to be compared by whoever gets the run or makes it again.
+"""One hash that says which rows a run has, for whoever gets the run or makes it again.
 
 What depends on the machine alone is left out: seconds, and scores and losses, of which the last
 bits may differ. So the same command gives the same hash, as far as the victim answers with the same

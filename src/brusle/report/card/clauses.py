@@ -13,8 +13,8 @@ from brusle.report.listings import Listing
 
 CAVEAT = (
     "The card gives evidence that somebody who looks into these clauses may use. It does not show "
-    "conformity with any of them, it says nothing about whether a clause applies, and each asks for "
-    "more than a test of one kind. The clauses are paraphrased; their own text counts."
+    "conformity with any of them, it says nothing about whether a clause applies, and each asks "
+    "for more than a test of one kind. The clauses are paraphrased; their own text counts."
 )
 _NIST, _EU = "NIST AI RMF 1.0", "EU AI Act"
 

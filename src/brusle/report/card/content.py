@@ -15,9 +15,9 @@ from brusle.report import listings
 from brusle.report.card import clauses
 from brusle.report.card.facts import Facts, without_folders
 from brusle.report.card.untested import untested
-from brusle.report.content import MEANINGS, Content, gather
+from brusle.report.content import MEANINGS, gather
 from brusle.report.listings import Listing, TableCell
-from brusle.report.wording import count, listed, span
+from brusle.report.wording import listed, span
 
 _KNOWS = {
     "labels": "the label on top alone",
@@ -108,7 +108,20 @@ def card_of(run: Run, writing: bool = False) -> Card:
         "again": _again(facts),
     }
     title = without_folders(f"Robustness card: {content.victim}")
-    return Card(title, content.state, _cut(content.headline()), parts, facts)
+    lead = [*content.headline(), *_together(facts)]
+    return Card(title, content.state, _cut(lead), parts, facts)
+
+
+def _together(facts: Facts) -> list[str]:
+    """For each goal what all attacks leave at the largest budget, if there are several."""
+    largest = {worst.goal: worst for worst in facts.worst}
+    return [
+        f"All {worst.attacks} settings together, {worst.goal} and within {worst.pixels} pixels: "
+        f"{in_words(worst.robust, 'images' if worst.goal == 'untargeted' else 'pairs')} withstood "
+        f"every attack."
+        for worst in largest.values()
+        if worst.attacks > 1
+    ]
 
 
 def _what(facts: Facts) -> Part:
@@ -147,10 +160,10 @@ def _how(facts: Facts) -> Part:
     knows = listed([words for needs, words in _KNOWS.items() if _needed(facts, needs)])
     pixels, queries = span(s.pixels for s in settings), span(s.queries for s in settings)
     text = (
-        f"Threat model: somebody changes at most {pixels} pixels of an image, each to any colour (a "
-        f"bound on l0), and may ask the victim {queries} times for it. The attacks used {knows}.",
-        f"Goal: {' and '.join(facts.goals)}. Untargeted attacks want any wrong class, targeted ones "
-        f"a certain one. An image that is classified wrongly already is not attacked.",
+        f"Threat model: somebody changes at most {pixels} pixels of an image, each to any "
+        f"colour (a bound on l0), and may ask the victim {queries} times for it. The attacks used {knows}.",
+        f"Goal: {' and '.join(facts.goals)}. Untargeted attacks want any wrong class, targeted "
+        f"ones a certain one. An image that is classified wrongly already is not attacked.",
         "Verification: brusle counts a success only if it was checked again by code that no attack "
         "owns: changed pixels, range of values, the label after a round trip through an 8-bit PNG.",
         "Queries are counted for each image in one place, which ends an attack at its limit; the "
@@ -204,8 +217,8 @@ def _trust(facts: Facts) -> Part:
     asked = sum(session.preflight_queries for session in content.sessions)
     stable = _stable(facts)
     values = {
-        "errors of the victim": f"{facts.count('errors')} (in no rate)",
-        "successes that did not pass the check": f"{facts.count('unverified')} (not counted)",
+        "errors of the victim": f"{facts.errors} (in no rate)",
+        "successes that did not pass the check": f"{facts.unverified} (not counted)",
         "stable successes": stable,
         "first look at the victim": f"{asked} queries, {len(content.warnings)} warnings"
         if asked
@@ -226,10 +239,10 @@ def _stable(facts: Facts) -> str:
     """Of a victim whose answers vary, how many successes can be repeated."""
     if not facts.content.randomised:
         return "all: the victim's answers do not vary"
-    rates = [report.summary.stable for report in facts.content.settings]
-    known = [(rate, r.summary.asr) for rate, r in zip(rates, facts.content.settings) if rate]
-    hits = sum(asr.hits for _, asr in known)
-    return f"{sum(rate.hits for rate, _ in known)} of {hits} in most of several fresh answers"
+    summaries = [report.summary for report in facts.content.settings]
+    stable = sum(summary.stable.hits for summary in summaries if summary.stable)
+    hits = sum(summary.asr.hits for summary in summaries)
+    return f"{stable} of {hits} in most of several fresh answers"
 
 
 def _provenance(facts: Facts, digest: str) -> Part:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -99,21 +99,23 @@ class Facts:
         """Names of attacks, each once."""
         return list(dict.fromkeys(setting.attack for setting in self.settings))
 
-    def count(self, status: str) -> int:
-        """How many attacks ended as errors (``errors``), or ``unverified``."""
-        return sum(getattr(report.summary, status) for report in self.content.settings)
+    @property
+    def errors(self) -> int:
+        """How many attacks ended because the victim failed."""
+        return sum(report.summary.errors for report in self.content.settings)
 
-    def most(self, budget: str) -> int:
-        """The largest pixel budget or query limit."""
-        return max(getattr(setting, budget) for setting in self.settings)
+    @property
+    def unverified(self) -> int:
+        """How many reported successes did not pass the check."""
+        return sum(report.summary.unverified for report in self.content.settings)
 
 
 def without_folders(text: str) -> str:
-    """``text`` without the folders of paths in it, which are nobody's business but their owner's."""
+    """``text`` without the folders of paths in it, which are their owner's business."""
     return _FOLDERS.sub("…/", text)
 
 
-def _worst(goal: GoalName, budget: int, stored: dict[Setting, Sequence[Row]]) -> Worst:
+def _worst(goal: GoalName, budget: int, stored: Mapping[Setting, Sequence[Row]]) -> Worst:
     """What all settings say together that may change so many pixels, or looked for fewer."""
     some = [rows for s, rows in stored.items() if s.pixels <= budget or s.minimal]
     found: dict[int, list[Row]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""What a run does not show: each sentence holds under a condition, which is looked up in the run."""
+"""What a run does not show: each sentence under a condition, which is looked up in the run."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def untested(facts: Facts) -> list[str]:
 
 def _models(facts: Facts) -> str:
     return (
-        "Other threat models: small changes of all pixels (l_inf, l2), patches, rotations, blur and "
-        "other changes of what is seen, printed or filmed images. Only changes of few pixels were "
-        "made, in files."
+        "Other threat models: small changes of all pixels (l_inf, l2), patches, rotations, blur "
+        "and other changes of what is seen, printed or filmed images. Only changes of few pixels "
+        "were made, in files."
     )
 
 
@@ -78,8 +78,9 @@ def _targets(facts: Facts) -> str:
 
 
 def _budgets(facts: Facts) -> str:
-    most = count(facts.most("pixels"), "pixel")
-    return f"More than {most} or {count(facts.most('queries'), 'query')} per image."
+    pixels = max(setting.pixels for setting in facts.settings)
+    queries = max(setting.queries for setting in facts.settings)
+    return f"More than {count(pixels, 'pixel')} or {count(queries, 'query')} per image."
 
 
 def _not_converged(facts: Facts) -> str:
@@ -87,8 +88,8 @@ def _not_converged(facts: Facts) -> str:
     if not found:
         return ""
     return (
-        f"Where success ends: in {len(found)} of {len(facts.settings)} settings it still rose at the "
-        f"query limit (not-converged), so that more queries would probably find more."
+        f"Where success ends: in {len(found)} of {len(facts.settings)} settings it still rose at "
+        f"the query limit (not-converged), so that more queries would probably find more."
     )
 
 
@@ -144,10 +145,9 @@ def _wrong_before(facts: Facts) -> str:
 
 
 def _errors(facts: Facts) -> str:
-    number = facts.count("errors")
-    if not number:
+    if not facts.errors:
         return ""
-    return f"{count(number, 'attack').capitalize()} on which the victim failed: in no rate."
+    return f"{count(facts.errors, 'attack').capitalize()} on which the victim failed: in no rate."
 
 
 def _averaging(facts: Facts) -> str:

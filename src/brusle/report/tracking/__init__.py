@@ -6,6 +6,7 @@ replaces.
 """
 
 from brusle.report.tracking.entries import Entries
-from brusle.report.tracking.trackers import Logged, Tracker, log, open_trackers
+from brusle.report.tracking.logged import Logged
+from brusle.report.tracking.trackers import Tracker, log, open_trackers
 
 __all__ = ["Entries", "Logged", "Tracker", "log", "open_trackers"]

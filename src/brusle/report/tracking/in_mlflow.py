@@ -24,16 +24,20 @@ QUIET = {
 _FOLDER, _FILE, _ARTIFACTS, _EXPERIMENT = "mlflow", "mlflow.db", "artifacts", "brusle"
 _SERVERS = ("http://", "https://")
 _METRICS, _PARAMETERS = 1000, 100  # most in one call
-_RUN, _VERSION = "brusle.run", "brusle.rows"  # tags
-_REPLACES, _REPLACED_BY = "brusle.replaces", "brusle.replaced_by"
+_RUN, _VERSION = "brusle_run", "brusle_rows"  # tags
+_REPLACES, _REPLACED_BY = "brusle_replaces", "brusle_replaced_by"
 _NOISY = ("alembic", "mlflow.store.db.utils", "mlflow.tracking.fluent", "mlflow.utils")
 
 Item = TypeVar("Item")
 
 
+def _mlflow() -> Any:
+    return need("mlflow", "--log mlflow", InputError)
+
+
 def opened(name: Name) -> InMlflow:
     """What is named; the package is imported now."""
-    need("mlflow", "--log mlflow", InputError)
+    _mlflow()
     experiment = name.take("experiment", _EXPERIMENT) or _EXPERIMENT
     if name.rest.startswith(_SERVERS):
         return InMlflow(name.rest, None, experiment)
@@ -73,11 +77,9 @@ class InMlflow:
         and each names the other.
         """
         with _quiet():
-            from mlflow import MlflowClient
-
             if self.folder is not None:
                 self.folder.mkdir(parents=True, exist_ok=True)
-            client = MlflowClient(tracking_uri=self.uri)
+            client = _mlflow().MlflowClient(tracking_uri=self.uri)
             experiment = self._experiment(client)
             before = client.search_runs(
                 [experiment], f"tags.`{_RUN}` = '{entries.run}'", order_by=["start_time DESC"]
@@ -117,15 +119,14 @@ class InMlflow:
         return new
 
     def _fill(self, client: Any, run: str, entries: Entries) -> None:
-        from mlflow.entities import Metric, Param
-
+        entities = _mlflow().entities
         when = 1000 * entries.began
-        parameters = [Param(name, value) for name, value in entries.parameters.items()]
-        metrics = [Metric(name, value, when, 0) for name, value in entries.metrics.items()]
+        parameters = [entities.Param(name, value) for name, value in entries.parameters.items()]
+        metrics = [entities.Metric(name, value, when, 0) for name, value in entries.metrics.items()]
         for name, points in entries.series.items():
-            metrics += [Metric(name, value, when, step) for step, value in points]
-        for part in _parts(parameters, _PARAMETERS):
-            client.log_batch(run, params=part)
+            metrics += [entities.Metric(name, value, when, step) for step, value in points]
+        for some in _parts(parameters, _PARAMETERS):
+            client.log_batch(run, params=some)
         for part in _parts(metrics, _METRICS):
             client.log_batch(run, metrics=part)
         for path in entries.pictures.values():

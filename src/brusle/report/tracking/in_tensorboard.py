@@ -1,4 +1,4 @@
-"""Runs in TensorBoard: one file of events for each, in a folder that `tensorboard --logdir` reads."""
+"""Runs in TensorBoard: a file of events for each, in a folder for `tensorboard --logdir`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,13 @@ _VERSION = "brusle.version"  # the file has it behind this word, to be found wit
 _FORMAT = "brain.Event:2"  # what readers want to see first
 
 
+def _part(module: str) -> Any:
+    return need(f"tensorboard.{module}", "--log tensorboard", InputError)
+
+
 def opened(name: Name) -> InTensorboard:
     """What is named; the package is imported now."""
-    need("tensorboard", "--log tensorboard", InputError)
+    _part("summary")
     if "://" in name.rest:
         raise InputError(f"{name.text!r}: TensorBoard's events are written to a folder: name one")
     return InTensorboard(Path(name.rest or _FOLDER))
@@ -52,24 +56,21 @@ class InTensorboard:
 
 
 def _write_events(entries: Entries, path: Path) -> None:
-    from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.summary.writer.record_writer import RecordWriter
-
+    event_of = _part("compat.proto.event_pb2").Event
     with path.open("wb") as file:
-        writer: Any = RecordWriter(file)
+        writer = _part("summary.writer.record_writer").RecordWriter(file)
         began = float(entries.began)
-        writer.write(Event(wall_time=began, file_version=_FORMAT).SerializeToString())
+        writer.write(event_of(wall_time=began, file_version=_FORMAT).SerializeToString())
         for step, summary in _summaries(entries):
-            event = Event(wall_time=began, step=step, summary=summary)
+            event = event_of(wall_time=began, step=step, summary=summary)
             writer.write(event.SerializeToString())
         writer.flush()
 
 
 def _summaries(entries: Entries) -> Iterator[tuple[int, Any]]:
     """What the file holds, each with its step."""
-    from tensorboard.compat.proto.summary_pb2 import Summary
-    from tensorboard.plugins.hparams.summary_v2 import hparams_pb
-
+    summary = _part("compat.proto.summary_pb2").Summary
+    hparams_pb = _part("plugins.hparams.summary_v2").hparams_pb
     # keys of settings have a group each in the page, and the others one
     shown = {name if "/" in name else f"run/{name}": x for name, x in entries.parameters.items()}
     # without a trial of its own, its number would be drawn
@@ -79,26 +80,27 @@ def _summaries(entries: Entries) -> Iterator[tuple[int, Any]]:
     for name, path in entries.pictures.items():
         with Image.open(path) as picture:
             width, height = picture.size
-        image = Summary.Image(
+        image = summary.Image(
             height=height, width=width, colorspace=3, encoded_image_string=path.read_bytes()
         )
-        yield 0, Summary(value=[Summary.Value(tag=name, image=image)])
+        yield 0, summary(value=[summary.Value(tag=name, image=image)])
     for name, value in entries.metrics.items():
-        yield 0, Summary(value=[Summary.Value(tag=name, simple_value=value)])
+        yield 0, summary(value=[summary.Value(tag=name, simple_value=value)])
     for name, points in entries.series.items():
         for step, value in points:
-            yield step, Summary(value=[Summary.Value(tag=name, simple_value=value)])
+            yield step, summary(value=[summary.Value(tag=name, simple_value=value)])
 
 
 def _text(tag: str, text: str) -> Any:
-    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
-    from tensorboard.compat.proto.tensor_pb2 import TensorProto
-    from tensorboard.compat.proto.types_pb2 import DT_STRING
-
-    plugin = SummaryMetadata.PluginData(plugin_name="text")
-    tensor = TensorProto(dtype=DT_STRING, string_val=[text.encode()])
-    value = Summary.Value(tag=tag, metadata=SummaryMetadata(plugin_data=plugin), tensor=tensor)
-    return Summary(value=[value])
+    proto = _part("compat.proto.summary_pb2")
+    tensors = _part("compat.proto.tensor_pb2")
+    kind = _part("compat.proto.types_pb2").DT_STRING
+    plugin = proto.SummaryMetadata.PluginData(plugin_name="text")
+    tensor = tensors.TensorProto(dtype=kind, string_val=[text.encode()])
+    value = proto.Summary.Value(
+        tag=tag, metadata=proto.SummaryMetadata(plugin_data=plugin), tensor=tensor
+    )
+    return proto.Summary(value=[value])
 
 
 def _table(parameters: dict[str, str]) -> str:

@@ -7,7 +7,7 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from brusle.environment import environment
 from brusle.errors import InputError
@@ -22,9 +22,13 @@ _WRITTEN = "brusle-logged"  # a file that says: the run beside it was written to
 _PRIVATE = ("config", "cache", "data", "artifact")  # folders that wandb would make at home
 
 
+def _wandb() -> Any:
+    return need("wandb", "--log wandb", InputError)
+
+
 def opened(name: Name) -> InWandb:
     """What is named; the package is imported now."""
-    need("wandb", "--log wandb", InputError)
+    _wandb()
     mode = name.take_choice("mode", ("offline", "online"), "offline")
     folder = Path(name.take("dir", _FOLDER) or _FOLDER).absolute()
     entity = name.take("entity")
@@ -73,10 +77,8 @@ class InWandb:
         return {name: os.environ.get(name, str(beside / kind)) for name, kind in homes.items()}
 
     def _write_new(self, entries: Entries, called: str) -> Path:
-        import wandb
-
+        wandb = _wandb()
         others = wandb.run is not None  # of the user, in this process
-        mode: Literal["online", "offline"] = "online" if self.online else "offline"
         run = wandb.init(
             project=self.project,
             entity=self.entity,
@@ -84,7 +86,7 @@ class InWandb:
             name=entries.name,
             group=entries.run,
             dir=self.folder,
-            mode=mode,
+            mode="online" if self.online else "offline",
             reinit="create_new",
             config={**entries.parameters, "finished": entries.finished},
             settings=wandb.Settings(
@@ -114,8 +116,7 @@ class InWandb:
 
 
 def _fill(run: Any, entries: Entries) -> None:
-    import wandb
-
+    wandb = _wandb()
     for key, points in entries.series.items():
         axis = "pixels" if "_by_pixels" in key else "queries"
         run.define_metric(axis, hidden=True)

@@ -1,4 +1,4 @@
-"""Trackers by name: ``mlflow:FOLDER?experiment=NAME``, ``wandb:PROJECT``, ``tensorboard:FOLDER``."""
+"""Trackers by name: ``mlflow:FOLDER?experiment=NAME``, ``wandb:PROJECT``, ..."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def log(run: Run | str | Path, to: str | Sequence[str]) -> list[Logged]:
 
 
 def _refuse_keys(name: Name) -> None:
-    """Raise if there is a password in a URL: it would stand in messages, and in lists of processes."""
+    """Raise if there is a password in a URL: it would stand in messages."""
     authority = name.rest.partition("://")[2].partition("/")[0]
     if "@" in authority:
         raise InputError(
