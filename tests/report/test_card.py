@@ -120,9 +120,12 @@ def test_the_worst_case_is_over_all_attacks_and_budgets(tmp_path) -> None:
         ]
 
     parts = [(setting(), rows(one)), (setting("Mine"), rows(two)), (setting(pixels=9), rows(more))]
-    low, high = card_of(make_run(tmp_path, parts)).facts.worst
+    card = card_of(make_run(tmp_path, parts))
+    low, high = card.facts.worst
     assert (low.pixels, low.attacks, low.robust, low.asr) == (5, 2, Rate(1, 6), Rate(3, 5))
     assert (high.pixels, high.attacks, high.robust, high.asr) == (9, 3, Rate(0, 7), Rate(6, 6))
+    (lead,) = [line for line in card.lead if "together" in line]
+    assert lead.startswith("All 3 settings together, untargeted and within 9 pixels: 0 of 7 images")
 
 
 def test_the_worst_case_takes_only_what_all_settings_have(tmp_path) -> None:

@@ -17,7 +17,7 @@ from brusle.report.card.facts import Facts, without_folders
 from brusle.report.card.untested import untested
 from brusle.report.content import MEANINGS, gather
 from brusle.report.listings import Listing, TableCell
-from brusle.report.wording import listed, span
+from brusle.report.wording import in_words, listed, span
 
 _KNOWS = {
     "labels": "the label on top alone",
@@ -160,8 +160,9 @@ def _how(facts: Facts) -> Part:
     knows = listed([words for needs, words in _KNOWS.items() if _needed(facts, needs)])
     pixels, queries = span(s.pixels for s in settings), span(s.queries for s in settings)
     text = (
-        f"Threat model: somebody changes at most {pixels} pixels of an image, each to any "
-        f"colour (a bound on l0), and may ask the victim {queries} times for it. The attacks used {knows}.",
+        f"Threat model: somebody changes at most {pixels} pixels of an image, each to any colour "
+        f"(a bound on l0), and may ask the victim {queries} times for it. The attacks used "
+        f"{knows}.",
         f"Goal: {' and '.join(facts.goals)}. Untargeted attacks want any wrong class, targeted "
         f"ones a certain one. An image that is classified wrongly already is not attacked.",
         "Verification: brusle counts a success only if it was checked again by code that no attack "
