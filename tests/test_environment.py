@@ -10,7 +10,14 @@ from brusle.environment import environment
 def test_what_was_there_comes_back_and_what_was_not_is_gone(monkeypatch) -> None:
     monkeypatch.setenv("BRUSLE_KEPT", "before")
     monkeypatch.delenv("BRUSLE_NEW", raising=False)
-    with pytest.raises(KeyError), environment({"BRUSLE_KEPT": "x", "BRUSLE_NEW": "y"}):
-        assert (os.environ["BRUSLE_KEPT"], os.environ["BRUSLE_NEW"]) == ("x", "y")
-        raise KeyError
+    seen: list[str] = []
+
+    def fail() -> None:
+        with environment({"BRUSLE_KEPT": "x", "BRUSLE_NEW": "y"}):
+            seen.extend(os.environ[name] for name in ("BRUSLE_KEPT", "BRUSLE_NEW"))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert seen == ["x", "y"]
     assert os.environ["BRUSLE_KEPT"] == "before" and "BRUSLE_NEW" not in os.environ

@@ -161,7 +161,7 @@ def test_the_same_run_is_written_once(run, tmp_path, home, kind) -> None:
     first, second = log(run, name), log(run.folder, name)
     before = files(tmp_path / "place")
     moved = shutil.copytree(run.folder, tmp_path / "moved")
-    third = log(moved, name) if kind != "tensorboard" else second
+    third = log(moved, name)
     assert first[0].new and not second[0].new and not third[0].new
     assert first[0].id == second[0].id == third[0].id
     assert {

@@ -144,6 +144,31 @@ def test_a_search_for_the_fewest_counts_where_it_found_few_enough(tmp_path) -> N
     assert (high.pixels, high.robust, high.asr) == (8, Rate(1, 3), Rate(2, 3))
 
 
+def test_what_a_search_for_the_fewest_could_not_prove_counts_where_it_was(tmp_path) -> None:
+    refused = [row(0, "unverified", 100, pixels=7), row(1, "failed", 100)]
+    parts = [(minimal(), refused), (setting(), [row(i, "failed", 100) for i in range(2)])]
+    low, high = card_of(make_run(tmp_path, parts)).facts.worst
+    assert (low.pixels, low.robust) == (5, Rate(2, 2))
+    assert (high.pixels, high.robust, high.asr) == (8, Rate(1, 2), Rate(0, 2))
+
+
+@pytest.mark.parametrize(
+    ("plan", "python"),
+    [
+        ({"victim": "zoo:toy", "data": "sample", "attacks": ["brusle"]}, False),
+        ({"victim": "ResNet"}, True),
+        ({"victim": "zoo:toy", "data": "arrays"}, True),
+        ({"victim": "zoo:toy", "attacks": ["BruSLe(pixels=2, queries=5)"]}, True),
+        ({"victim": "zoo:toy", "attacks": {"targeted": ["brusle:palette=uniform"]}}, False),
+        ({"victim": "zoo:toy", "attacks": {"targeted": ["Mine()"]}}, True),
+        ({"victim": 5, "attacks": None, "data": [1], "pairs": {}, "limit": "x"}, False),  # by hand
+    ],
+)
+def test_what_no_plan_can_name_is_said(tmp_path, plan, python) -> None:
+    run = make_run(tmp_path, [(setting(), PLAIN)], sessions=[session(plan=plan)])
+    assert ("made in Python" in card_markdown(card_of(run))) is python
+
+
 def test_all_formats_say_the_same(tmp_path) -> None:
     card = card_of(make_run(tmp_path, [(setting(), PLAIN)], warnings={"range": "it is off"}))
     told = card.as_dict()

@@ -135,3 +135,8 @@ def notice(title: str, lines: Sequence[str]) -> Html:
 def bullets(lines: Sequence[str]) -> Html:
     """A list; nothing of nothing."""
     return tag("ul", *(tag("li", line) for line in lines)) if lines else Html()
+
+
+def preformatted(text: str) -> Html:
+    """Text whose lines stay as they are."""
+    return tag("pre", *(join(line, Html("\n")) for line in text.splitlines()))

@@ -131,7 +131,7 @@ def _what(facts: Facts) -> Part:
         "victim": about.victim,
         "hash of the weights": about.weights or "unknown",
         "defences": ", then ".join(about.defences) or "none",
-        "answers": "vary (randomised)" if about.randomised else "do not vary",
+        "answers": "vary (randomised)" if about.randomised else "declared as not varying",
         "input": f"{' x '.join(map(str, about.shape))} (channels, height, width)",
         "classes": classes,
         "data": about.data,
@@ -239,7 +239,7 @@ def _trust(facts: Facts) -> Part:
 def _stable(facts: Facts) -> str:
     """Of a victim whose answers vary, how many successes can be repeated."""
     if not facts.content.randomised:
-        return "all: the victim's answers do not vary"
+        return "not looked for: the victim's answers are declared as not varying"
     summaries = [report.summary for report in facts.content.settings]
     stable = sum(summary.stable.hits for summary in summaries if summary.stable)
     hits = sum(summary.asr.hits for summary in summaries)
@@ -281,7 +281,27 @@ def _again(facts: Facts) -> Part:
     ]
     if any(json.dumps("…/").strip('"') in said for said in code.values()):
         text.append("Folders are left out here (…/): write where your files are.")
+    if any(map(_made_in_python, facts.plans)):
+        text.append(
+            "Some of this was made in Python, where a plan only describes it: give it to "
+            "`brusle.evaluate` there."
+        )
     return Part("The same again", tuple(text), code=code)
+
+
+def _made_in_python(plan: Mapping[str, Any]) -> bool:
+    """Whether a plan describes a victim, data or attacks instead of naming them."""
+    nameless = any(":" not in victim for victim in _texts(plan.get("victim")))
+    made = any("(" in attack for attack in _texts(plan.get("attacks")))
+    return nameless or made or plan.get("data") == "arrays"
+
+
+def _texts(value: Any) -> list[str]:
+    """All texts in a part of a plan, which may be anything that JSON can be."""
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, Mapping) else value
+    return [x for one in inner for x in _texts(one)] if isinstance(value, dict | list) else []
 
 
 def _as_yaml(plan: Mapping[str, Any]) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 
 from brusle.evaluation.record import GoalName, Row, Setting
 from brusle.evaluation.statistics import Rate
-from brusle.evaluation.statistics.counting import robust_accuracy, success_rate, won
+from brusle.evaluation.statistics.counting import robust_accuracy, success_rate
 from brusle.evaluation.storing.runs import Run
-from brusle.outcomes import Status
+from brusle.outcomes import CLAIMED, Status
 from brusle.report.content import Content
 
 _FOLDERS = re.compile(r"(?:(?<=^)|(?<=[\s:=,\"'(\[]))(?:~|\.\.?)?/(?![/\s])(?:[^/?&\"',\s]*/)*")
@@ -121,8 +121,8 @@ def _worst(goal: GoalName, budget: int, stored: Mapping[Setting, Sequence[Row]])
     found: dict[int, list[Row]] = defaultdict(list)
     for rows in some:
         for row in rows:
-            # of a search for the fewest, a success with more pixels is none here
-            late = row.status == "success" and not won(row, pixels=budget)
+            # of a search for the fewest, what it found with more pixels is nothing here
+            late = row.status in CLAIMED and row.pixels > budget
             found[row.problem].append(replace(row, status="failed") if late else row)
     everywhere = [mine for mine in found.values() if len(mine) == len(some)]
     rows = [min(mine, key=lambda row: _RANKS.index(row.status)) for mine in everywhere]

@@ -13,7 +13,14 @@ from brusle.packages import need
 from brusle.report.card.content import Card, Part
 from brusle.report.curve_sheet import draw_charts
 from brusle.report.curves import charts
-from brusle.report.elements import bullets, document, listing_table, notice, table
+from brusle.report.elements import (
+    bullets,
+    document,
+    listing_table,
+    notice,
+    preformatted,
+    table,
+)
 from brusle.report.markdown import listing_markdown, plain
 from brusle.report.markup import Html, join, tag
 from brusle.report.page import number_cards
@@ -41,24 +48,24 @@ def _part_markdown(part: Part) -> list[str]:
         "\n".join(f"- {plain(name)}: {plain(value)}" for name, value in part.facts.items()),
         *(listing_markdown("", listing) for listing in part.tables),
         "\n".join(f"- {plain(point)}" for point in part.points),
-        *(f"{_with_code(said)}:\n\n{_fenced(code)}" for said, code in part.code.items()),
+        *(f"{_with_code(said)}:\n\n{_indented(code)}" for said, code in part.code.items()),
     ]
 
 
 def _with_code(text: str) -> str:
     """Our own sentence, in which commands stand between backticks."""
     words = text.split("`")
-    return "`".join(word if at % 2 else plain_in_line(word) for at, word in enumerate(words))
+    return "`".join(word if at % 2 else _plain_in_line(word) for at, word in enumerate(words))
 
 
-def plain_in_line(text: str) -> str:
+def _plain_in_line(text: str) -> str:
     """Text that Markdown leaves as it is, with the spaces at its ends."""
     inner = plain(text)
     return " " * text.startswith(" ") + inner + " " * (text.endswith(" ") and len(text) > 1)
 
 
-def _fenced(code: str) -> str:
-    """Lines in a fence that nothing in them can end."""
+def _indented(code: str) -> str:
+    """Lines as code, which nothing in them can end."""
     lines = [shown(line) for line in code.splitlines()]
     return "\n".join(f"    {line}" for line in lines)
 
@@ -92,7 +99,7 @@ def _part_html(part: Part) -> Html:
         *map(listing_table, part.tables),
         bullets(part.points),
         *(
-            join(tag("p", *_inline(f"{said}:")), tag("pre", *_lines(code)))
+            join(tag("p", *_inline(f"{said}:")), preformatted(code))
             for said, code in part.code.items()
         ),
     )
@@ -100,10 +107,6 @@ def _part_html(part: Part) -> Html:
 
 def _inline(text: str) -> list[object]:
     return [tag("code", word) if at % 2 else word for at, word in enumerate(text.split("`"))]
-
-
-def _lines(text: str) -> list[Html]:
-    return [join(line, Html("\n")) for line in text.splitlines()]
 
 
 def card_pdf(card: Card, path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -109,7 +109,8 @@ class InMlflow:
         try:
             self._fill(client, new, entries)
         except BaseException:
-            client.set_terminated(new, "FAILED")
+            with suppress(Exception):  # the server may be what has failed
+                client.set_terminated(new, "FAILED")
             raise
         # said when all is there: what is without it was not written to its end
         client.set_tag(new, _VERSION, entries.version)

@@ -42,7 +42,8 @@ class InTensorboard:
 
     def write(self, entries: Entries) -> Logged:
         """Write the run's file anew, as a whole; it takes the place of the one from before."""
-        called = f"{file_name(entries.name, 'run')}-{entries.run[:8]}"
+        there = sorted(self.folder.glob(f"*-{entries.run}"))  # under whatever name it had then
+        called = there[0].name if there else f"{file_name(entries.name, 'run')}-{entries.run}"
         place = self.folder / called
         # no name of the machine and no time in it, as TensorBoard itself would write
         path = place / f"events.out.tfevents.{entries.began}.brusle"

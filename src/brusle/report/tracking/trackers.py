@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from brusle.report.tracking.logged import Logged
 from brusle.text import shortened, shown
 
 _LONG = 300  # letters of what a tracker complains
+_PASSWORD = re.compile(r"://[^/]*@")
 _SECRETS = (
     "DATABRICKS_TOKEN",
     "MLFLOW_TRACKING_PASSWORD",
@@ -62,10 +64,10 @@ class Tracker:
 
     def __init__(self, name: str) -> None:
         """Open the tracker ``name``; nothing is written yet."""
+        _refuse_keys(name)
         parsed = Name.parse(name)
         if parsed.kind not in _KINDS:
             raise InputError(f"unknown tracker {parsed.kind!r}{hint(parsed.kind, _KINDS)}")
-        _refuse_keys(parsed)
         self.name = name
         self._kind = _KINDS[parsed.kind]
         with environment(self._kind.quiet):
@@ -108,13 +110,12 @@ def log(run: Run | str | Path, to: str | Sequence[str]) -> list[Logged]:
         return [tracker.log(opened) for tracker in trackers]
 
 
-def _refuse_keys(name: Name) -> None:
+def _refuse_keys(name: str) -> None:
     """Raise if there is a password in a URL: it would stand in messages."""
-    authority = name.rest.partition("://")[2].partition("/")[0]
-    if "@" in authority:
+    if _PASSWORD.search(name):
         raise InputError(
-            f"the address of {name.kind} holds a user or a password: leave them out, and set "
-            f"MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
+            "the address of the tracker holds a user or a password: leave them out, and set "
+            "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
         )
 
 
