@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from brusle import lazy
 from brusle.adapting import adapt_with
-from brusle.finishing import finish_with
+from brusle.finishing import finish_with, log_with
 from brusle.notebooks import show_with
 from brusle.version import __version__ as __version__
 
@@ -63,4 +63,5 @@ else:
 # Parts that must not import each other are put together here.
 adapt_with(lambda model, device: import_module("brusle.victims").as_victim(model, device))
 finish_with(lambda run, folder: import_module("brusle.report.run_folder").write_files(run, folder))
+log_with(lambda names: import_module("brusle.report.tracking").open_trackers(names))
 show_with(lambda thing: import_module("brusle.report.notebooks").in_notebooks(thing))

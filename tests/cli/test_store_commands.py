@@ -17,7 +17,9 @@ from brusle.attacks import BruSLe, SparseRS
 from brusle.data import load, read_image
 from brusle.evaluation.record import Setting
 from brusle.evaluation.statistics.rates import Rate
+from brusle.evaluation.storing.digest import rows_digest
 from brusle.evaluation.storing.progress import look
+from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import Store
 from brusle.locking import is_written
 
@@ -163,7 +165,8 @@ def test_verify_holds_until_a_row_is_changed(copy) -> None:
         rows = [row for row in store.rows(1) if row.status == "success"]
     assert len(rows) > 2
     held = f"{len(rows)} of {len(rows)} successes hold (zoo:cifar10-resnet20)\n"
-    assert answer.stdout == held + "10 of 10 rows are as they were stored\n"
+    digest = f"SHA-256 of the rows: {rows_digest(Run.open(copy))}\n"
+    assert answer.stdout == held + "10 of 10 rows are as they were stored\n" + digest
     tamper(copy, "rows", f"problem = {rows[1].problem}", edits=b"", pixels=0)
     answer = run("verify", str(copy), "--json")
     assert answer.returncode == 3, answer.stderr

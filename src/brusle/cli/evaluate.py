@@ -12,6 +12,7 @@ from brusle.cli.options import (
     engine,
     engine_options,
     eot_option,
+    log_option,
     retry_option,
     search_options,
     targets_option,
@@ -109,6 +110,7 @@ def _usual_pixels() -> str:
     is_flag=True,
     help="Say how many queries, how much time and how much money it takes, and ask nothing.",
 )
+@log_option("Also write the run to an experiment tracker when it ends")
 @engine_options
 @retry_option
 @click.option("--batch-size", type=click.IntRange(min=1), help="Most images per model call.")
@@ -130,6 +132,7 @@ def command(
     record: bool,
     replay: Path | None,
     dry_run: bool,
+    trackers: tuple[str, ...],
     as_json: bool,
     batch_size: int | None,
     workers: int | None,
@@ -172,6 +175,7 @@ def command(
             engine=engine(workers, address),
             retry_errors=retry_errors,
             trace=trace,
+            log=trackers,
             on_progress=display.update,
             on_warning=display.warn,
         )
@@ -244,6 +248,8 @@ def _show(run: Run, console: Console, as_json: bool, trace: bool) -> int:
             )
     where = f"[bold]{escape(run.folder)}[/]"
     console.print(f"{run.seconds:.0f} s; rows, summary and pictures are in {where}")
+    for line in run.logged:
+        console.print(escape(line))
     if run.errors:
         console.print(
             f"[red]{run.errors} results cannot be counted[/] (victim failed, or a success did "

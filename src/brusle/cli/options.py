@@ -168,6 +168,18 @@ eot_option = click.option(
 )
 
 
+def log_option(what: str, flag: str = "--log", required: bool = False) -> Decorator:
+    """``--log``, or under another name; the command gets the names as ``trackers``."""
+    return click.option(
+        flag,
+        "trackers",
+        multiple=True,
+        required=required,
+        help=f"{what}: mlflow:FOLDER, wandb:PROJECT or tensorboard:FOLDER, or just mlflow, ... "
+        f"Options stand behind a question mark (docs/tracking.md). Repeat for several.",
+    )
+
+
 def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """``--workers`` and ``--address``."""
     options = (

@@ -73,6 +73,8 @@ def command(
     how = " in one fresh draw of a randomised victim" if found.randomised else ""
     say(f"{found.held} of {found.checked} successes hold{how} ({found.victim})")
     say(f"{found.sound} of {found.rows} rows are as they were stored")
+    if found.digest:
+        say(f"SHA-256 of the rows: {found.digest}")
     for mismatch in found.mismatches:
         aim = "" if mismatch.target is None else f" to {mismatch.target}"
         image = f" {mismatch.image}{aim}:" if mismatch.image else ""

@@ -23,11 +23,16 @@ _NOTHING = "Nothing has been attacked yet."
 
 def write_curves(run: Run, path: str | FilePath) -> None:
     """Draw the charts of a run and write them to ``path``."""
+    draw_charts(run_charts(run), f"{run.victim} on {run.data}", path)
+
+
+def draw_charts(charts: Sequence[Chart], title: str, path: str | FilePath) -> None:
+    """The same of charts that somebody has already."""
     # matplotlib takes half a second to import, and only this needs it
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    shapes, (width, height) = sheet(run_charts(run), f"{run.victim} on {run.data}")
+    shapes, (width, height) = sheet(charts, title)
     figure = Figure(figsize=(width / 72, height / 72))
     FigureCanvasAgg(figure)
     paint(figure, shapes)

@@ -122,7 +122,8 @@ def _cell(content: TableCell) -> Html:
 
 def listing_table(listing: Listing, remarks: Sequence[str] = ()) -> Html:
     """A table that Markdown has, too, and remarks below it; nothing of nothing."""
-    made = table(listing.headers, listing.rows, listing.caption) if listing.rows else ""
+    kind = "words" if listing.worded == len(listing.headers) else None
+    made = table(listing.headers, listing.rows, listing.caption, kind) if listing.rows else ""
     return join(made, bullets(remarks))
 
 
@@ -134,3 +135,8 @@ def notice(title: str, lines: Sequence[str]) -> Html:
 def bullets(lines: Sequence[str]) -> Html:
     """A list; nothing of nothing."""
     return tag("ul", *(tag("li", line) for line in lines)) if lines else Html()
+
+
+def preformatted(text: str) -> Html:
+    """Text whose lines stay as they are."""
+    return tag("pre", *(join(line, Html("\n")) for line in text.splitlines()))

@@ -21,11 +21,15 @@ _SEEDS = " Over seeds: mean and standard deviation."
 
 @dataclass(frozen=True)
 class Listing:
-    """A table: a caption, headers, and rows whose first cell names them."""
+    """A table: a caption, headers, and rows whose first cell names them.
+
+    ``worded`` columns have words, and the others have numbers.
+    """
 
     caption: str
     headers: list[str]
     rows: list[list[TableCell]]
+    worded: int = 1
 
 
 def summary(content: Content) -> Listing:

@@ -20,13 +20,13 @@ def report_markdown(content: Content) -> str:
         f"**Unfinished.** {plain(content.state)}" if content.state else "",
         " ".join(map(plain, content.headline())),
         *_doubts(content),
-        _table("Summary", listings.summary(content)),
-        _table("Pixels needed", listings.needed(content)),
-        _table("Robust accuracy by pixels", listings.robust_by_pixels(content)),
-        _table("Pixels needed by class", listings.needed_by_class(content)),
-        _table("Over seeds", listings.seeds(content)),
+        listing_markdown("Summary", listings.summary(content)),
+        listing_markdown("Pixels needed", listings.needed(content)),
+        listing_markdown("Robust accuracy by pixels", listings.robust_by_pixels(content)),
+        listing_markdown("Pixels needed by class", listings.needed_by_class(content)),
+        listing_markdown("Over seeds", listings.seeds(content)),
         *_compared(content),
-        _table("Errors", listings.errors(content)),
+        listing_markdown("Errors", listings.errors(content)),
         "## Where this comes from",
         _provenance(content),
     ]
@@ -44,8 +44,8 @@ def comparison_markdown(sections: Sequence[Section]) -> str:
 def _section(section: Section) -> list[str]:
     return [
         *(f"**{plain(verdict.text)}**" for verdict in section.verdicts),
-        _table("", listings.compared(section)),
-        _table("", listings.compared_by_pixels(section)),
+        listing_markdown("", listings.compared(section)),
+        listing_markdown("", listings.compared_by_pixels(section)),
         "\n".join(f"- {plain(text)}" for text in section.remarks()),
     ]
 
@@ -84,17 +84,19 @@ def _provenance(content: Content) -> str:
     return "\n".join(f"- {plain(name)}: {plain(str(value))}" for name, value in facts.items())
 
 
-def _table(title: str, listing: Listing) -> str:
+def listing_markdown(title: str, listing: Listing) -> str:
+    """A table that HTML has, too; nothing of nothing."""
     if not listing.rows:
         return ""
     lines = [
         [plain(text) for text in listing.headers],
-        ["---"] + ["---:"] * (len(listing.headers) - 1),
+        ["---"] * listing.worded + ["---:"] * (len(listing.headers) - listing.worded),
         *([_cell(cell) for cell in row] for row in listing.rows),
     ]
     text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     heading = f"## {title}\n\n" if title else ""
-    return f"{heading}{plain(listing.caption)}\n\n{text}"
+    caption = f"{plain(listing.caption)}\n\n" if listing.caption else ""
+    return f"{heading}{caption}{text}"
 
 
 def _cell(cell: TableCell) -> str:

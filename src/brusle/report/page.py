@@ -90,12 +90,13 @@ def _top(content: Content) -> Html:
         tag("p", f"Run {content.name}", class_="faint"),
         notice("Unfinished", [content.state]) if content.state else "",
         tag("div", *(tag("p", line) for line in lines), class_="lead"),
-        tag("div", *_cards(content), class_="cards"),
+        tag("div", *number_cards(content), class_="cards"),
         _flags(content),
     )
 
 
-def _cards(content: Content) -> list[Html]:
+def number_cards(content: Content) -> list[Html]:
+    """The main numbers, large, with their intervals as bars."""
     cards = [_rate_card("clean accuracy", content.clean, "before any attack")]
     for best in strongest(content.families):
         setting, summary = best.setting, best.summary

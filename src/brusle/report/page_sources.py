@@ -10,7 +10,7 @@ from brusle.errors import BrusleError
 from brusle.evaluation.record import Session
 from brusle.evaluation.storing.runs import Run
 from brusle.report.content import Content
-from brusle.report.elements import notice, table
+from brusle.report.elements import notice, preformatted, table
 from brusle.report.gallery import Example, panels, png, run_examples
 from brusle.report.markup import Html, join, tag
 
@@ -98,14 +98,10 @@ def provenance_section(content: Content) -> Html:
         },
     }
     folded = [
-        tag("details", tag("summary", title), tag("pre", *_lines(json.dumps(value, indent=2))))
+        tag("details", tag("summary", title), preformatted(json.dumps(value, indent=2)))
         for title, value in more.items()
     ]
     return join(tag("div", *tables, class_="charts"), history, *folded)
-
-
-def _lines(text: str) -> list[Html]:
-    return [join(line, Html("\n")) for line in text.splitlines()]
 
 
 def _session(session: Session) -> list[str]:

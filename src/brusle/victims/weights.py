@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import re
 import warnings
@@ -14,6 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from brusle.environment import environment
 from brusle.errors import VictimError, first_line
 from brusle.files import refuse_special
 
@@ -112,16 +112,8 @@ def load_weights(module: nn.Module, weights: Mapping[str, Tensor], path: str) ->
 @contextmanager
 def weights_only() -> Iterator[None]:
     """Make every ``torch.load`` in here refuse code, whatever other packages ask of it."""
-    switch = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
-    before = os.environ.get(switch)
-    os.environ[switch] = "1"
-    try:
+    with environment({"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1"}):
         yield
-    finally:
-        if before is None:
-            del os.environ[switch]
-        else:
-            os.environ[switch] = before
 
 
 def _what_archive(path: str) -> Held:

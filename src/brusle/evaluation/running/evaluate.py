@@ -47,6 +47,7 @@ def evaluate(
     engine: Engine | None = None,
     retry_errors: bool = False,
     trace: bool = False,
+    log: str | Sequence[str] = (),
     on_progress: OnSetting | Literal["auto"] | None = "auto",
     on_warning: OnWarning | None = None,
 ) -> Run:
@@ -87,6 +88,9 @@ def evaluate(
             victim's trouble (`brusle.trouble`) is run again in any case.
         trace: also store what each search finds on its way (`Run.trace`), a few kilobytes each, of
             the attacks that this call runs.
+        log: experiment trackers, as in ``["mlflow:FOLDER", "tensorboard"]`` (docs/tracking.md). All
+            that is stored is written to them when the run ends, also by an error or Ctrl-C; a
+            tracker that fails is a warning, and the run goes on.
         on_progress: called after every round with a setting and its `Progress`, which counts what
             is stored. ``"auto"`` draws bars on standard error if that is a terminal or a notebook.
         on_warning: called before the first attack, once for each thing that is plainly wrong with
@@ -122,6 +126,7 @@ def evaluate(
         engine=engine,
         retry_errors=retry_errors,
         trace=trace,
+        log=log,
         on_progress=on_progress,
         on_warning=on_warning,
     )

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from brusle.calls import call
+from brusle.environment import environment
 from brusle.errors import InputError, VictimUnavailable, first_line
 from brusle.packages import need
 
@@ -90,20 +91,18 @@ def _token(address: str | None) -> Iterator[None]:
     behind. One at an address is asked whether it wants a token: Ray would not show it by itself.
     """
     mode, secret = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"
-    before = {name: os.environ.get(name) for name in (mode, secret)}
+    values: dict[str, str] = {}
     if address is not None:
-        os.environ[mode] = _admission(address)
-    elif before[mode] is None:
-        os.environ[mode] = "token"
+        values[mode] = _admission(address)
+    elif mode not in os.environ:
+        values[mode] = "token"
         if not _has_token():
-            os.environ[secret] = secrets.token_hex(32)
-    _read_token_again()
+            values[secret] = secrets.token_hex(32)
     try:
-        yield
+        with environment(values):
+            _read_token_again()
+            yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
         _read_token_again()
 
 

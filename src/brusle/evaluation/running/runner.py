@@ -23,12 +23,13 @@ from brusle.evaluation.running.plan import Plan
 from brusle.evaluation.running.recorder import Recorder
 from brusle.evaluation.running.shards import ShardSupply, Unfinished
 from brusle.evaluation.running.starts import StartingImages
+from brusle.evaluation.running.tracked import logged
 from brusle.evaluation.running.victim import VictimSpec, terms_of
 from brusle.evaluation.running.workload import Workload
 from brusle.evaluation.storing.pending import Pending
 from brusle.evaluation.storing.runs import Run
 from brusle.evaluation.storing.store import Store
-from brusle.finishing import write_out
+from brusle.finishing import open_trackers, write_out
 from brusle.search import Attack
 from brusle.session import check_needs, check_success
 from brusle.terms import Terms
@@ -52,11 +53,13 @@ def run_plan(
     engine: Engine | None = None,
     retry_errors: bool = False,
     trace: bool = False,
+    log: str | Sequence[str] = (),
     on_progress: OnSetting | Literal["auto"] | None = "auto",
     on_warning: OnWarning | None = None,
 ) -> Run:
     """Do what ``plan`` says; the other arguments are those of `brusle.evaluate`."""
     began = time.monotonic()
+    trackers = open_trackers(log)  # before any query: a package may be missing
     spec = VictimSpec(plan.victim, device, plan.defences, timeout, terms)
     victim = spec.open() if replay is None else recorded(None, replay, replay=True)
     engine = _engine_for(victim, engine)
@@ -82,15 +85,18 @@ def run_plan(
             look_first(store, victim, workload, images, plan.seeds[0], batch_size, on_warning)
             source = (unfinished, workload, starting)
             supply = ShardSupply(spec, victim, *source, batch_size, pending, trace)
-            with told(on_progress) as tell:
-                recorder = Recorder(store, unfinished, pending, tell, traits(victim).vocabulary)
-                engine.run(supply, recorder)
-            note_changed_weights(store, victim)
-            books.close()  # before anybody reads what it cost
-            run = _run(store, folder, unfinished, workload)
-            run.start_queries, run.seconds = starting.queries, time.monotonic() - began
-            if folder is not None:
-                write_out(run, folder)
+            everything = Run(store, folder, originals=workload.originals)
+            with logged(trackers, everything, on_warning) as said:
+                with told(on_progress) as tell:
+                    recorder = Recorder(store, unfinished, pending, tell, traits(victim).vocabulary)
+                    engine.run(supply, recorder)
+                note_changed_weights(store, victim)
+                books.close()  # before anybody reads what it cost
+                run = _run(store, folder, unfinished, workload)
+                run.start_queries, run.seconds = starting.queries, time.monotonic() - began
+                run.logged = said
+                if folder is not None:
+                    write_out(run, folder)
         store.release()
     return run
 

@@ -54,7 +54,7 @@ def stored_rows(run: Run) -> Iterator[dict[str, Any]]:
 def write_folder(run: Run, folder: Path) -> None:
     """What people look at first in a run folder."""
     write_images(run, folder / "adversarial")
-    _write(_save_csv, run.rows(), folder / "rows.csv")
+    _write(save_csv, run.rows(), folder / "rows.csv")
     _write(_save_json, run.rows(), folder / "rows.json")
     write_text(folder / "run.json", json.dumps(run.as_dict(), indent=2) + "\n")
 
@@ -169,7 +169,8 @@ def _save_npz(arrays: Mapping[str, Any], path: Path) -> None:
         np.savez_compressed(file, **arrays)
 
 
-def _save_csv(rows: Table, path: Path) -> None:
+def save_csv(rows: Table, path: Path) -> None:
+    """Write rows as CSV; texts are as docs/runs.md says."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer: csv.DictWriter[str] | None = None
         for row in rows:
@@ -219,7 +220,7 @@ def _save_parquet(rows: Table, path: Path) -> None:
 
 
 _WRITERS: dict[str, Callable[[Table, Path], None]] = {
-    ".csv": _save_csv,
+    ".csv": save_csv,
     ".json": _save_json,
     ".parquet": _save_parquet,
 }

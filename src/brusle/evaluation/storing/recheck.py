@@ -9,6 +9,7 @@ the answer that is stored, and reach its goal once more after a round trip throu
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,10 @@ from brusle.answers import Answers
 from brusle.batching import default_batch_size
 from brusle.data import Data
 from brusle.data.fit import check_fit
-from brusle.errors import BrusleError, InputError
+from brusle.errors import BrusleError, DataError, InputError
 from brusle.evaluation.record import Row, Setting, StoredTraits
 from brusle.evaluation.storing.audit import RowAudit, setting_faults
+from brusle.evaluation.storing.digest import rows_digest
 from brusle.evaluation.storing.opening import put_before, victim_of
 from brusle.evaluation.storing.rows import edits_of, rebuild
 from brusle.evaluation.storing.runs import Run
@@ -74,6 +76,7 @@ class Recheck:
         rows: all stored rows.
         checked: those that are successes.
         mismatches: what did not hold.
+        digest: SHA-256 of the rows (`rows_digest`); empty if some cannot be read.
     """
 
     victim: str
@@ -81,6 +84,7 @@ class Recheck:
     rows: int
     checked: int
     mismatches: tuple[Mismatch, ...]
+    digest: str = ""
 
     @property
     def held(self) -> int:
@@ -150,7 +154,11 @@ def recheck(
             checked += sum(_is_success(one) for one in found)
             for start in range(0, len(found), size):
                 mismatches += _Batch(run, setting, model, found[start : start + size]).mismatches()
-    return Recheck(model.name, traits(model).randomised, rows, checked, tuple(mismatches))
+        digest = ""
+        with suppress(DataError):  # a damaged row is among the mismatches
+            digest = rows_digest(run)
+    randomised = traits(model).randomised
+    return Recheck(model.name, randomised, rows, checked, tuple(mismatches), digest)
 
 
 def _mismatches_of_run(run: Run, victim: Victim) -> Iterator[Mismatch]:

@@ -50,6 +50,7 @@ class Run:
         resumed: attacks that were stored before and not run again.
         start_queries: images that the victim was asked for to find starting images.
         seconds: wall-clock time of the last session.
+        logged: where the last session logged the run to, a line for each tracker.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Run:
         self.settings = list(store.settings() if settings is None else settings)
         self.manifest: Manifest | None = None
         self.resumed, self.start_queries, self.seconds = 0, 0, 0.0
+        self.logged: list[str] = []
         self._wanted, self._data = wanted, data
         if originals is not None:
             self.originals = originals
