@@ -1,15 +1,21 @@
 """What stands in fences on pages of the documentation, and what is to be done with it.
 
-A fence is run if its language is ``python`` or ``shell``. Comments, which no reader sees, say more:
+A fence is run if its language is ``python`` or ``shell``. Comments, which no reader sees, say more.
+A comment ``setup: shell`` or ``setup: python`` has lines of code that are run as well. Before a
+fence that is run,
 
-- ``<!-- setup: shell`` or ``<!-- setup: python``, then lines of code, then ``-->``: run as well;
-- before a fence that is run: ``<!-- exit 3 -->``, the exit code that it must have; ``<!-- background
-  -->``, it runs until the page has ended; ``<!-- tested as: --limit 4, --queries 50 -->``, these
-  options are smaller in the tests than on the page; ``<!-- slow -->``, run with the slow tests only;
-- before any other fence: ``<!-- output -->``, the last block must have printed this (``...`` stands
-  for anything); ``<!-- output: part -->``, this and more; ``<!-- file: NAME -->``, what follows finds
-  it as this file;
-- anywhere: ``<!-- port: 8080 -->``, this number stands for a free port.
+- ``<!-- exit 3 -->`` is the exit code that it must have;
+- ``<!-- background -->``: it runs until the page has ended;
+- ``<!-- tested as: --limit 4, --queries 50 -->``: these options are smaller in the tests;
+- ``<!-- slow -->``: it is run with the slow tests only.
+
+Before any other fence,
+
+- ``<!-- output -->``: the last block that is run must print this (``...`` stands for anything);
+- ``<!-- output: part -->``: this and more;
+- ``<!-- file: NAME -->``: blocks below find it as this file.
+
+``<!-- port: 8080 -->`` says that the number stands for a free port.
 """
 
 import re

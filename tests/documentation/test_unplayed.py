@@ -11,15 +11,15 @@ from blocks import PAGES, ROOT, RUN, WORDS, Block, blocks, commands
 
 from brusle.cli import cli
 
-BLOCKS = {
-    str(page.relative_to(ROOT)): blocks(page.read_text(encoding="utf-8")) for page in PAGES
-}
+BLOCKS = {str(page.relative_to(ROOT)): blocks(page.read_text(encoding="utf-8")) for page in PAGES}
 
 
 def unplayed(language: str) -> Iterator[tuple[str, Block]]:
     """Blocks of this language, and where they stand."""
     for page, found in BLOCKS.items():
-        yield from ((f"{page}:{block.line}", block) for block in found if block.language == language)
+        yield from (
+            (f"{page}:{block.line}", block) for block in found if block.language == language
+        )
 
 
 COMMANDS = [
