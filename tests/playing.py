@@ -63,7 +63,7 @@ def play(name: str, page: str, folder: Path, slow: bool = True) -> str:
     done = subprocess.run(
         [sys.executable, __file__, str(folder / "script.json")],
         cwd=work,
-        env=_environment(folder),
+        env=environment(folder),
         input="\n" * 9,  # whoever asks for Enter gets it
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -73,7 +73,7 @@ def play(name: str, page: str, folder: Path, slow: bool = True) -> str:
     return done.stdout if done.returncode else ""
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def environment(folder: Path) -> dict[str, str]:
     """Commands of this checkout, a home that is empty, and no network."""
     import brusle
 
@@ -184,7 +184,7 @@ class Player:
             process = self._popen(text, out, out)
         began = time.monotonic()
         while not said.stat().st_size or "\n" not in said.read_text():
-            if process.poll() is not None or time.monotonic() - began > SECONDS:
+            if process.poll() or time.monotonic() - began > SECONDS:  # a shell may end before it
                 raise Wrong(f"it says nothing\n{text}\n{said.read_text()}")
             time.sleep(0.05)
         time.sleep(0.2)
