@@ -3,11 +3,14 @@
 import re
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 
 import click
 import pytest
 import yaml
 from blocks import PAGES, ROOT, RUN, WORDS, Block, blocks, commands
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from brusle.cli import cli
 
@@ -29,6 +32,22 @@ COMMANDS = [
 ]
 
 
+def spans(tokens: list[Token]) -> Iterator[str]:
+    """What stands between single backticks."""
+    for token in tokens:
+        if token.type == "code_inline":
+            yield token.content
+        yield from spans(token.children or [])
+
+
+IN_SENTENCES = [
+    pytest.param(words, id=f"{page.name} {' '.join(words)}")
+    for page in PAGES
+    for span in spans(MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8")))
+    for words in commands(span)
+]
+
+
 @pytest.mark.parametrize("page", BLOCKS)
 def test_every_block_says_what_it_is(page) -> None:
     """`shell` and `python` are run; an indented block is nothing, because nobody runs it."""
@@ -39,6 +58,43 @@ def test_every_block_says_what_it_is(page) -> None:
 @pytest.mark.parametrize("words", COMMANDS)
 def test_commands_that_are_not_run_can_be_given(words) -> None:
     assert parsed(words)
+
+
+def programs(text: str) -> list[str]:
+    """Command lines of this repository's own programs, and of its Makefile."""
+    return re.findall(r"\b(?:make [a-z-]+|python \w+/\w+\.py(?: [^`#\n]*)?)", text)
+
+
+PROGRAMS = sorted(
+    {
+        one.strip()
+        for page in PAGES
+        for code in (
+            *(block.text for block in blocks(page.read_text(encoding="utf-8"))),
+            *spans(MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8"))),
+        )
+        for one in programs(re.sub(r"\\\n\s*", "", code))
+    }
+)
+
+
+@pytest.mark.parametrize("command", PROGRAMS)
+def test_other_programs_have_the_options_that_pages_name(command) -> None:
+    program, name, *words = command.split()
+    if program == "make":
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        assert re.search(rf"^{name}:", makefile, re.MULTILINE)
+        return
+    source = (ROOT / name).read_text(encoding="utf-8")
+    known = re.findall(r'"(--[\w-]+)"', source)
+    assert [word for word in words if word.startswith("--") and word not in known] == []
+
+
+@pytest.mark.parametrize("words", IN_SENTENCES)
+def test_commands_in_sentences_exist(words) -> None:
+    """They may leave out arguments, and the value of an option, where these are not the point."""
+    with suppress(click.MissingParameter, click.BadOptionUsage):
+        assert parsed(words)
 
 
 def parsed(words: list[str]) -> bool:

@@ -1,6 +1,7 @@
 """Benchmarks write the figures as the documentation has them."""
 
 import argparse
+import subprocess
 import sys
 from importlib import import_module
 
@@ -54,13 +55,20 @@ def test_the_comparison_makes_tables_of_the_same_form(tmp_path) -> None:
     assert made.keys() == page.keys()
     for name, rows in page.items():
         assert made[name][0] == rows[0], name
-        titles = [[row[0].partition("@250")[0] for row in table[1:]] for table in (made[name], rows)]
+        titles = [
+            [row[0].partition("@250")[0] for row in table[1:]] for table in (made[name], rows)
+        ]
         assert titles[0] == titles[1], name
         empty = [[cell == "" for row in table for cell in row] for table in (made[name], rows)]
         assert empty[0] == empty[1], name
     assert made["targeted"][1][1] == "11"
     assert any(row[0] == "BayesOpt (45 pairs; @250: 22, 44, 89)" for row in made["targeted"])
     assert comparison.sentence(["1", "2", "3"]) == "1, 2 and 3"
+
+
+def titled(row: list[str]) -> tuple[str, list[bool]]:
+    """The title of a row without its numbers, and which cells it has."""
+    return row[0].partition("@250")[0], [cell == "" for cell in row]
 
 
 def test_queries_complete_their_tables_run_by_run(tmp_path) -> None:
@@ -133,3 +141,15 @@ def test_lists_make_tables_of_the_same_form(tmp_path, monkeypatch) -> None:
         ], name
         assert [len(row) for row in made[name]] == [len(row) for row in rows], name
     assert made["attacks"][1][2] == "50 (37-63)" and made["photographs"][1][1] == "6 of 10"
+
+
+@pytest.mark.docs
+def test_a_column_of_the_readme_is_measured_again(tmp_path) -> None:
+    """What is found within 50 queries does not depend on the limit."""
+    path = tmp_path / "effectiveness.json"
+    program = [sys.executable, str(ROOT / "benchmarks" / "effectiveness.py")]
+    subprocess.run([*program, "--queries", "50", "--figures", str(path)], check=True)
+    measured = Figures.read(path).tables["rates"]
+    page = FILES["effectiveness"].tables["rates"]
+    at = page[0].index("@50")
+    assert [row[:3] for row in measured] == [[*row[:2], row[at]] for row in page]
