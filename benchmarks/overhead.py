@@ -109,8 +109,9 @@ def rounds(quick: bool) -> list[list[str]]:
             victim, images = Stopwatch(), torch.rand(count, 3, side, side).mul(255).round() / 255
             labels = torch.zeros(count, dtype=torch.int64)
             attack(victim, images, labels, labels + 1, batch_size=count)
-            late = torch.tensor(victim.asked[attack.queries // 2 : attack.queries]).double().diff()
-            each = f"{1000 * float(late.median()) / count:.1f} ms"
+            times = torch.tensor(victim.asked[1 : attack.queries], dtype=torch.float64).diff()
+            late = float(times[len(times) // 2 :].median())
+            each = f"{1000 * late / count:.1f} ms"
             table.append([f"{side} x {side}, {pixels} pixels", str(count), each])
     torch.set_num_threads(threads)
     return table
