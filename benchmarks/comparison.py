@@ -15,10 +15,11 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import written
 from rich.console import Console
 from rich.table import Table
 
@@ -71,9 +72,9 @@ def walking(attack: type) -> Callable[[int, int], Attack]:
 
 LINES = (
     Line("BruSLe", "targeted", BruSLe, MARKS),
-    Line("SparseRS", "targeted", SparseRS, MARKS, once_per_mark=True),
+    Line("Sparse-RS", "targeted", SparseRS, MARKS, once_per_mark=True),
     Line(
-        "SparseRS, synthetic image",
+        "Sparse-RS, synthetic image",
         "targeted",
         lambda p, q: SparseRS(p, q, synthetic=True),
         MARKS,
@@ -91,11 +92,11 @@ LINES = (
     Line("Pointwise", "targeted", walking(Pointwise), (2000,), walks=True),
     Line("l0-HSJA", "targeted", walking(L0HSJA), (2000,), walks=True),
     Line("PGD0 (white-box)", "targeted", PGD0, (100, 500), once_per_mark=True),
-    Line("SigmaZero (white-box)", "targeted", walking(SigmaZero), (500,), walks=True),
+    Line("sigma-zero (white-box)", "targeted", walking(SigmaZero), (500,), walks=True),
     Line("BruSLe", "untargeted", BruSLe, (100, 500, 1000)),
-    Line("OnePixel", "untargeted", OnePixel, (100, 500, 1000)),
+    Line("One-Pixel", "untargeted", OnePixel, (100, 500, 1000)),
     Line(
-        "OnePixel, torchattacks'",
+        "One-Pixel, torchattacks'",
         "untargeted",
         lambda p, q: OnePixel(p, q, variant="torchattacks"),
         (100, 500, 1000),
@@ -178,6 +179,53 @@ def table(goal: str, store: Store) -> Table:
     return grid
 
 
+def figures(store: Store) -> dict[str, written.Table]:
+    """The tables of the documentation."""
+    scored = [line for line in LINES if line.goal == "targeted" and line.marks[-1] < 2000]
+    labelled = [line for line in LINES if line.goal == "targeted" and line.marks[-1] == 2000]
+    untargeted = [line for line in LINES if line.goal == "untargeted"]
+    few = ("SparseEvo, loss", "BayesOpt")
+    targeted = wide("targeted", scored, (100, 200, 500), store)
+    short = wide("", [line for line in scored if line.title not in few], (100, 500), store)
+    labels = wide("labels only, 2000 queries", labelled, (2000,), store)
+    alone = [head.partition(" @")[0] for head in labels[0]]  # all cells are of one mark
+    return {
+        "targeted": targeted,
+        "summary": short,
+        "labels": [alone, *labels[1:]],
+        "untargeted": wide("untargeted", untargeted, (1000,), store),
+    }
+
+
+def wide(corner: str, lines: Sequence[Line], marks: Sequence[int], store: Store) -> written.Table:
+    """A row for each attack, a column for each number of pixels and queries."""
+    budgets = BUDGETS[lines[0].goal]
+    first = marks[0]
+    heads = [f"{p} px @{q}" if q == first else f"@{q}" for p in budgets for q in marks]
+    rows = [[corner, *heads]]
+    for line in lines:
+        rates = [store.get(line, pixels, mark) for pixels in budgets for mark in marks]
+        cells = ["" if rate is None else f"{100 * rate.value:.0f}" for rate in rates]
+        rows.append([line.title + last_mark(line, marks, store), *cells])
+    return rows
+
+
+def last_mark(line: Line, marks: Sequence[int], store: Store) -> str:
+    """Of how many pairs a line is, and what it has at its limit, if no column has it."""
+    last = line.marks[-1]
+    rates = [store.get(line, pixels, last) for pixels in BUDGETS[line.goal]]
+    known = [rate for rate in rates if rate is not None]
+    if last in marks or not known:
+        return ""
+    numbers = ", ".join(f"{100 * rate.value:.0f}" for rate in known)
+    return f" ({known[0].count} pairs; @{last}: {numbers})"
+
+
+def sentence(cells: Sequence[str]) -> str:
+    """Numbers in a sentence."""
+    return f"{', '.join(cells[:-1])} and {cells[-1]}"
+
+
 def draw(store: Store, path: Path) -> None:
     """One panel per budget: success against queries; a point where there is a single mark."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -215,6 +263,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("comparison.json"))
     parser.add_argument("--only", help="run only the lines whose title has this in it")
     parser.add_argument("--picture", type=Path)
+    written.add_option(parser)
     args = parser.parse_args()
     store = Store(args.out, args.images)
     for line in LINES:
@@ -222,6 +271,10 @@ def main() -> None:
             measure(line, store)
     for goal in BUDGETS:
         Console(width=110).print(table(goal, store))
+    tables = figures(store)
+    values = {title.lower(): sentence(cells) for title, *cells in tables["labels"][1:]}
+    values["sparse-evo"] = values.pop("sparseevo")
+    written.write(args.figures, tables, values)
     if args.picture is not None:
         draw(store, args.picture)
 

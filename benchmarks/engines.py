@@ -9,10 +9,13 @@ counts; the time with these is given as well.
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
+
+import written
 
 import brusle
 from brusle.attacks import BruSLe
@@ -49,10 +52,14 @@ def rows_per_second(folder: Path, row: Row) -> float:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    written.add_option(parser)
+    args = parser.parse_args()
     (one, slow), (two, quick) = attacks_per_minute(1), attacks_per_minute(2)
     print(f"one worker   {one:7.0f} attacks per minute ({slow:.0f} s with the start)")
     print(f"two workers  {two:7.0f} attacks per minute ({quick:.0f} s with the start)")
     print(f"ratio        {two / one:7.2f}")
+    written.write(args.figures, values={"ratio": f"{two / one:.1f}"})
     with tempfile.TemporaryDirectory() as name:
         brusle.evaluate(attacks=[BruSLe(20, 50)], goal="targeted", limit=5, out=name)
         with Store.read(name) as store:

@@ -21,6 +21,7 @@ import statistics
 import time
 
 import torch
+import written
 from torch import Tensor
 
 import brusle
@@ -28,6 +29,13 @@ from brusle.attacks import BruSLe, OnePixel, PixelBandit, SparseRS
 from brusle.attacks.base import SparseAttack
 from brusle.errors import VictimError
 from brusle.victim import Victim
+
+NAMES = {
+    BruSLe: "brusle",
+    SparseRS: "sparse-rs",
+    OnePixel: "one-pixel",
+    PixelBandit: "pixel-bandit",
+}
 
 
 class Paired:
@@ -90,6 +98,25 @@ def growth(attack: SparseAttack, images: Tensor) -> float:
     return float(times[-tenth:].median() / times[tenth : 2 * tenth].median())
 
 
+def rounds(quick: bool) -> list[list[str]]:
+    """What PixelBandit adds to a query with its memory full, on one core."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    table = [["one CPU core, memory full", "images at once", "time per query"]]
+    for side, pixels, counts in ((32, 10, (1, 64)), (224, 100, (1, 16))):
+        for count in counts:
+            attack = PixelBandit(pixels, 60 if quick else 600)
+            victim, images = Stopwatch(), torch.rand(count, 3, side, side).mul(255).round() / 255
+            labels = torch.zeros(count, dtype=torch.int64)
+            attack(victim, images, labels, labels + 1, batch_size=count)
+            times = torch.tensor(victim.asked[1 : attack.queries], dtype=torch.float64).diff()
+            late = float(times[len(times) // 2 :].median())
+            each = f"{1000 * late / count:.1f} ms"
+            table.append([f"{side} x {side}, {pixels} pixels", str(count), each])
+    torch.set_num_threads(threads)
+    return table
+
+
 def show(title: str, measured: tuple[float, list[float], int], bound: float) -> None:
     median, ratios, queries = measured
     spread = f"{min(ratios):.3f} to {max(ratios):.3f}"
@@ -99,7 +126,9 @@ def show(title: str, measured: tuple[float, list[float], int], bound: float) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
-    quick = parser.parse_args().quick
+    written.add_option(parser)
+    args = parser.parse_args()
+    quick, figures = args.quick, {}
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
 
     resnet = brusle.load_victim("zoo:cifar10-resnet20", device="cpu")
@@ -116,6 +145,7 @@ def main() -> None:
     for attack, bound in attacks.items():
         measured = ratio(resnet, attack, many, 250, turns=1 if attack.queries == 500 else 3)
         show(f"{attack.label} / bare, ResNet-20, batch 250", measured, bound)
+        figures[NAMES[type(attack)]] = f"{measured[0]:.2f}"
 
     try:
         lite = brusle.load_victim("efficientnet-lite:0", device="cpu")
@@ -127,6 +157,7 @@ def main() -> None:
         for attack, bound in {BruSLe(200, few): 1.05, PixelBandit(50, 2 * few): 1.15}.items():
             measured = ratio(lite, attack, noise, 16, turns=3)
             show(f"{attack.label} / bare, EfficientNet-Lite0, batch 16", measured, bound)
+            figures[f"{NAMES[type(attack)]}-224"] = f"{measured[0]:.2f}"
 
     few = sample.balanced(100 if quick else 200)
     attack = BruSLe(pixels=5, queries=100)
@@ -142,6 +173,7 @@ def main() -> None:
     grown = growth(attack, sample.images[:16])
     title = f"PixelBandit, query {attack.queries} / {attack.queries // 10}"
     print(f"{title:42} {grown:.2f} (time of a round; it stays the same)")
+    written.write(args.figures, {"rounds": rounds(quick)}, figures)
 
 
 if __name__ == "__main__":

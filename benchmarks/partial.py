@@ -23,6 +23,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import written
+
 import brusle
 from brusle import scores
 from brusle.attacks import BruSLe, PixelBandit, SparseEvo, SparseRS
@@ -57,15 +59,15 @@ LOSSES: tuple[tuple[str, str, scores.Missing], ...] = (
     ("margin, absent is -1 (default)", "margin", -1.0),
 )
 STARTS: dict[str, Callable[[int, int], Attack]] = {
-    "`BruSLe`: lower the top until the target shows": BruSLe,
-    "`BruSLe(palette='image')`: its colours are those of an image of the target class": (
+    "`BruSLe`: lowers the top until the target shows": BruSLe,
+    '`BruSLe(palette="image")`: in the colours of an image of the target class': (
         lambda pixels, queries: BruSLe(pixels, queries, palette="image")
     ),
-    "`SparseEvo`: from an image of the target class, by the label on top": SparseEvo,
-    "`SparseEvo(variant='loss')`: the same, by the scores": (
+    "`SparseEvo`: walks from an image of the target class, by the label on top": SparseEvo,
+    '`SparseEvo(variant="loss")`: the same, by the scores': (
         lambda pixels, queries: SparseEvo(pixels, queries, variant="loss")
     ),
-    "`PixelBandit`: lower the top until the target shows": PixelBandit,
+    "`PixelBandit`: lowers the top until the target shows": PixelBandit,
 }
 
 
@@ -142,17 +144,17 @@ class Bench:
         return Counting(listed, listed.name, brusle.victim.traits(listed).patience, missing)
 
 
-def attacks(bench: Bench, lists: Sequence[str], budgets: Budgets) -> None:
+def attacks(bench: Bench, lists: Sequence[str], budgets: Budgets) -> written.Table:
     """Every attack on every list."""
     names = [f"{goal}, {pixels} px" for goal, pixels in budgets]
     lines = []
     for (name, build), spec in product(ATTACKS.items(), lists):
         rates = [bench.rate(spec, goal, pixels, build) for goal, pixels in budgets]
-        lines.append([name, f"`{spec}`" if spec != ALL else spec, *map(shown, rates)])
-    print_table(["attack", "victim gives", *names], lines)
+        lines.append(["" if spec != lists[0] else name, listed(spec), *map(shown, rates)])
+    return [["attack", "victim gives", *names], *lines]
 
 
-def losses(bench: Bench, lists: Sequence[str], budget: tuple[GoalName, int]) -> None:
+def losses(bench: Bench, lists: Sequence[str], budget: tuple[GoalName, int]) -> written.Table:
     """What attacks that follow a loss should take, and what an absent label should count as."""
     lines = []
     for name, (title, loss, missing) in product(("BruSLe", "SparseRS"), LOSSES):
@@ -161,17 +163,31 @@ def losses(bench: Bench, lists: Sequence[str], budget: tuple[GoalName, int]) -> 
             for spec in lists
             if spec != ALL
         ]
-        lines.append([name, title, *map(shown, rates)])
-    print_table(["attack", "loss", *(f"`{spec}`" for spec in lists if spec != ALL)], lines)
+        lines.append(["" if title != LOSSES[0][0] else name, title, *map(shown, rates)])
+    return [["attack", "loss", *(f"`{spec}`" for spec in lists if spec != ALL)], *lines]
 
 
-def starts(bench: Bench, spec: str, budgets: Budgets) -> None:
+def starts(bench: Bench, spec: str, budgets: Budgets) -> written.Table:
     """Ways to a target that is not in the list at first."""
     lines = [
         [title, *(shown(bench.rate(spec, *budget, build)) for budget in budgets)]
         for title, build in STARTS.items()
     ]
-    print_table(["way", *(f"{pixels} px" for _, pixels in budgets)], lines)
+    return [["way", *(f"{pixels} px" for _, pixels in budgets)], *lines]
+
+
+def photographs(bench: Bench, lists: Sequence[str], pixels: int) -> written.Table:
+    """How many photographs each attack fools behind each list."""
+    rows = [["attack", *map(listed, lists)]]
+    for name in ("BruSLe", "PixelBandit"):
+        rates = [bench.rate(spec, "untargeted", pixels, ATTACKS[name]) for spec in lists]
+        rows.append([name, *(f"{rate.hits} of {rate.count}" for rate in rates)])
+    return rows
+
+
+def listed(spec: str) -> str:
+    """What a victim gives, as pages name it."""
+    return spec if spec == ALL else f"`{spec}`"
 
 
 def shown(rate: Rate) -> str:
@@ -179,15 +195,7 @@ def shown(rate: Rate) -> str:
     return f"{100 * rate.value:.0f} ({100 * low:.0f}-{100 * high:.0f})"
 
 
-def print_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
-    print("\n| " + " | ".join(head) + " |")
-    print("|" + "---|" * len(head))
-    for line in lines:
-        print("| " + " | ".join(line) + " |")
-    print(flush=True)
-
-
-def sections(args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], None]]]:
+def sections(args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], written.Table]]]:
     """Titles, and what is measured under each."""
     data = brusle.data.load("sample")
     half = (data.images[:100], data.labels[:100])
@@ -201,7 +209,7 @@ def sections(args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], None]
     if args.photographs:
         name, folder = "efficientnet-lite:0?runtime=onnx", f"imagenet:{args.photographs}"
         large = Bench(name, folder, 10, args.queries, args.out)
-        yield "photographs", lambda: attacks(large, LONG_LISTS, [("untargeted", 1000)])
+        yield "photographs", lambda: photographs(large, LONG_LISTS, 1000)
 
 
 def main() -> None:
@@ -212,11 +220,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("partial.json"))
     parser.add_argument("--photographs", help="a folder of photographs, as imagenet: takes it")
     parser.add_argument("--only", help="one table: attacks, losses, starts or photographs")
+    written.add_option(parser)
     args = parser.parse_args()
+    tables = {}
     for title, measure in sections(args):
         if args.only in (None, title):
-            print(f"## {title}")
-            measure()
+            tables[title] = measure()
+            print(f"## {title}\n\n{written.markdown(tables[title])}", flush=True)
+    written.write(args.figures, tables, keep=True)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import written
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -39,6 +40,8 @@ from brusle.results import AttackResult
 from brusle.search import Round
 from brusle.session import run
 from brusle.victim import Victim, call_victim
+
+NAMES = {"brusle": "BruSLe", "sparse-rs": "Sparse-RS", "pixel-bandit": "PixelBandit"}
 
 
 class Timed:
@@ -178,6 +181,41 @@ def show(console: Console, lines: list[dict], marks: list[int]) -> None:
     console.print(margins)
 
 
+def figures(args: argparse.Namespace, lines: list[dict]) -> None:
+    """Write or complete the tables that docs/attacks.md has of such a run."""
+    tables = {name: written.read_table(args.figures, name) for name in ("ratios", "robust")}
+    values, pixels = {}, str(lines[0]["pixels"])
+    trained = args.victim.partition("zoo:cifar10-resnet20-")[2]
+    for line in lines:
+        name = NAMES.get(line["attack"], line["attack"])
+        if trained:
+            withstood = f"{100 * (1 - line['rate'][args.queries]):.0f}"
+            written.put(tables["robust"], [pixels, name], f"{trained[0]}_{trained[1:]}", withstood)
+        elif line["attack"] == "pixel-bandit" and "ratio" in line:
+            ratio = "{:.2f} [{:.2f}, {:.2f}]".format(*line["ratio"])
+            if args.victim == "zoo:cifar10-resnet20":
+                written.put(tables["ratios"], [args.goal], f"{pixels} px", ratio)
+            elif args.victim == "zoo:cifar10-vit":
+                values[f"transformer-{pixels}"] = ratio
+            elif "imagenet:" in args.data:
+                values[f"photographs-{args.goal}-{pixels}"] = ratio
+    if "imagenet:" in args.data and args.goal == "targeted":
+        tables["margins"] = margin_table(lines)
+    written.write(args.figures, {n: t for n, t in tables.items() if t}, values, keep=True)
+
+
+def margin_table(lines: list[dict]) -> written.Table:
+    """How far each attack has come after so many queries."""
+    marks = [q for q in lines[0]["margin"] if q >= 500]
+    table = [["", *(f"@{q}" for q in marks), "success"]]
+    table[0][1] = f"margin {table[0][1]}"
+    for line in lines:
+        name = NAMES.get(line["attack"], line["attack"])
+        margins = [f"{line['margin'][q]:.2f}" for q in marks]
+        table.append([name, *margins, f"{100 * line['rate'][marks[-1]]:.0f} %"])
+    return table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -194,6 +232,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=250)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="also write everything here")
+    written.add_option(parser)
     args = parser.parse_args()
     known = (50, 100, 125, 200, 500, 1000, 2000, 3000)
     marks = [q for q in known if args.queries / 15 <= q <= args.queries]
@@ -205,6 +244,7 @@ def main() -> None:
         lines = measure(args, victim, pixels, marks)
         everything += lines
         show(console, lines, marks)
+        figures(args, lines)
         if args.json:
             args.json.write_text(json.dumps(everything, indent=1))
 

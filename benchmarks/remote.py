@@ -36,6 +36,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import written
+
 import brusle
 from brusle.attacks import BruSLe
 from brusle.evaluation.running.concurrent import LANES
@@ -99,8 +101,8 @@ def attacked(victim: str, folder: Path, given: argparse.Namespace) -> list[int]:
     return [row.clean + row.queries + row.verify for row in run.stored(setting)]
 
 
-def show(made: Sequence[dict[str, Any]], queries: Sequence[int], at_once: int) -> None:
-    """Print what was achieved, and what was allowed."""
+def show(made: Sequence[dict[str, Any]], queries: Sequence[int], at_once: int) -> dict[str, str]:
+    """Print what was achieved, and what was allowed; the ratios in percent."""
     faults = Faults(Latency.parse(LATENCY))
     latencies = [faults.fate(call["call"]).latency for call in made]
     ends = [call["time"] + latency for call, latency in zip(made, latencies, strict=True)]
@@ -115,6 +117,11 @@ def show(made: Sequence[dict[str, Any]], queries: Sequence[int], at_once: int) -
     }
     for name, ideal in ideals.items():
         print(f"{name}: {ideal:.1f} queries/s; ratio {achieved / ideal:.3f} (at least {BOUND})")
+    names = ("calls", "schedule")
+    return {
+        name: f"{100 * achieved / ideal:.0f}"
+        for name, ideal in zip(names, ideals.values(), strict=True)
+    }
 
 
 def main() -> None:
@@ -123,12 +130,14 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=200, help="limit of each attack")
     parser.add_argument("--pixels", type=int, default=5)
     parser.add_argument("--concurrency", type=int, default=16)
+    written.add_option(parser)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         books = Path(name, "books")
         with service(books) as victim:
             queries = attacked(victim, Path(name, "run"), given)
-        show(calls(books), queries, given.concurrency)
+        ratios = show(calls(books), queries, given.concurrency)
+    written.write(given.figures, values=ratios)
 
 
 if __name__ == "__main__":

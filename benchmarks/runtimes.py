@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 
 import torch
+import written
 from torch import Tensor
 
 import brusle
@@ -23,6 +24,7 @@ from brusle.errors import VictimError
 
 TURNS = 7
 SECONDS = 3.0  # of each in each turn
+HEAD = ("plain torch", "as brusle runs it", "onnx", "brusle / plain", "onnx / plain")
 
 
 def rate(ask: Callable[[Tensor], Tensor], images: Tensor) -> float:
@@ -34,7 +36,7 @@ def rate(ask: Callable[[Tensor], Tensor], images: Tensor) -> float:
     return calls * len(images) / (time.perf_counter() - began)
 
 
-def measure(name: str, batch: int) -> None:
+def measure(name: str, batch: int) -> list[str]:
     quick, onnx = (brusle.load_victim(n, "cpu") for n in (name, f"{name}?runtime=onnx"))
     module = brusle.load_victim(name, "cpu").module.to(memory_format=torch.contiguous_format)
 
@@ -50,17 +52,24 @@ def measure(name: str, batch: int) -> None:
         ask(images)
     turns = [[rate(ask, images) for ask in ways.values()] for _ in range(TURNS)]
     print(f"{name}, batch {batch}")
+    speeds, times = [], []
     for at, way in enumerate(ways):
         speed = statistics.median(turn[at] for turn in turns)
         ratios = [turn[at] / turn[0] for turn in turns]
         spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
         print(f"  {way:9} {speed:6.0f}/s  {statistics.median(ratios):.2f} times ({spread})")
+        speeds.append(f"{speed:.0f}")
+        times.append(f"{statistics.median(ratios):.2f} ({spread})")
+    return [f"`{name}`, batch {batch}", *speeds, *times[1:]]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    torch.set_num_threads(parser.parse_args().threads)
+    written.add_option(parser)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    table = [[f"images/s, {args.threads} CPU threads", *HEAD]]
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     for name, batch in (
         ("zoo:cifar10-resnet20", 250),
@@ -68,9 +77,10 @@ def main() -> None:
         ("efficientnet-lite:0", 16),
     ):
         try:
-            measure(name, batch)
+            table.append(measure(name, batch))
         except VictimError as error:
             print(error)
+    written.write(args.figures, {"speed": table})
 
 
 if __name__ == "__main__":

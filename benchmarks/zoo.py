@@ -12,7 +12,8 @@ accuracy can be compared.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+
+import written
 
 import brusle
 from brusle.attacks import BruSLe
@@ -29,22 +30,21 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=200)
     parser.add_argument("--queries", type=int, default=500)
     parser.add_argument("--models", nargs="+", default=[*brusle.zoo.names(), f"{PLAIN}+rnd:0.02"])
-    parser.add_argument("--out", type=Path, help="also write the table to this file")
+    written.add_option(parser)
     args = parser.parse_args()
     data = brusle.data.load("sample", args.limit)
     heads = ["model", "test accuracy", "under own PGD", "accuracy here"]
     heads += [f"{pixels} px" for pixels in PIXELS]
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    print("\n".join(lines), flush=True)
+    lines = [heads]
+    print(written.markdown(lines), end="", flush=True)
     for model in args.models:
         name, _, spec = model.partition("+")
         lines.append(row(name, spec or None, data, args.queries))
-        print(lines[-1], flush=True)
-    if args.out is not None:
-        args.out.write_text("\n".join(lines) + "\n")
+        print(written.line(lines[-1]), flush=True)
+    written.write(args.figures, {"accuracy": lines})
 
 
-def row(name: str, spec: str | None, data: brusle.data.Dataset, queries: int) -> str:
+def row(name: str, spec: str | None, data: brusle.data.Dataset, queries: int) -> list[str]:
     """One line of the table: a model, with a defence before it if ``spec`` says so."""
     victim, card = brusle.load_victim(f"zoo:{name}"), brusle.zoo.card(name)
     if spec is not None:
@@ -67,7 +67,7 @@ def row(name: str, spec: str | None, data: brusle.data.Dataset, queries: int) ->
             kept = int((result.attacked & ~result.stable).sum())
             text += f" (stable {percent(Rate(kept, len(data)))})"
         cells.append(text)
-    return "| " + " | ".join(cells) + " |"
+    return cells
 
 
 def percent(rate: Rate) -> str:

@@ -102,7 +102,7 @@ def test_a_page_keeps_what_is_around_the_drawing() -> None:
     page = f"above\n{import_graph.BEGIN}\nold\n{import_graph.END}\nbelow\n"
     new = written(page, "picture")
     assert new.startswith("above\n") and new.endswith("\nbelow\n") and "old" not in new
-    assert "```\npicture\n```" in new and written(new, "picture") == new
+    assert "```text\npicture\n```" in new and written(new, "picture") == new
     with pytest.raises(SystemExit, match="has no lines"):
         written("nothing", "picture")
 

@@ -215,7 +215,7 @@ def written(page: str, picture: str) -> str:
     _, found, after = rest.partition(END)
     if not found:
         raise SystemExit(f"the page has no lines {BEGIN} and {END}: add them")
-    return f"{before}{BEGIN}\n```\n{picture}\n```\n{END}{after}"
+    return f"{before}{BEGIN}\n```text\n{picture}\n```\n{END}{after}"
 
 
 def is_stale(imports: Iterable[Import]) -> bool:

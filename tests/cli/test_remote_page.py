@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from blocks import blocks
 from served import served
 
 PAGE = Path(__file__).parents[2] / "docs" / "remote.md"
@@ -16,7 +17,8 @@ def commands() -> list[str]:
     """The commands of the rehearsal, without the one that starts the server."""
     text = PAGE.read_text(encoding="utf-8")
     rehearsal = text[text.index("**1. Rehearse.**") : text.index("**6. The real one.**")]
-    return re.findall(r"^    (brusle .*)$", rehearsal, re.M)
+    shell = "".join(block.text for block in blocks(rehearsal) if block.language == "shell")
+    return re.findall(r"^brusle .*$", re.sub(r"\\\n\s*", "", shell), re.M)
 
 
 def test_the_page_rehearses_every_step() -> None:

@@ -51,7 +51,7 @@ def run_there(folder: Path, program: str, *paths: str) -> None:
     """Run ``program`` in the environment of the converters, beside the examples."""
     if "BRUSLE_TEST_CONVERTERS" not in os.environ:
         pytest.skip(
-            "needs jax2onnx and tf2onnx in an environment that BRUSLE_TEST_CONVERTERS names"
+            "needs an environment with jax2onnx, tf2onnx: BRUSLE_TEST_CONVERTERS"
         )
     np.save(folder / "images.npy", X.numpy())
     path = os.pathsep.join([str(ROOT / "examples"), *paths])
