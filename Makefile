@@ -37,7 +37,7 @@ test-browser: $(VENV)/.installed-browser
 
 # inside other people's libraries, and with their models, data and trackers
 test-interop: $(VENV)/.installed-interop $(CONVERTERS)/.installed
-	BRUSLE_TEST_CONVERTERS=$(CONVERTERS) $(PYTEST) -m interop
+	BRUSLE_TEST_CONVERTERS=$(CONVERTERS) $(PYTEST) -m "interop and not ray"
 
 # the wheel, in an environment where nothing else is
 test-package: $(VENV)/.installed-package

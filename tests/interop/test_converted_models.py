@@ -50,9 +50,7 @@ np.savez("result.npz", queries=result.queries, images=result.images)
 def run_there(folder: Path, program: str, *paths: str) -> None:
     """Run ``program`` in the environment of the converters, beside the examples."""
     if "BRUSLE_TEST_CONVERTERS" not in os.environ:
-        pytest.skip(
-            "needs an environment with jax2onnx, tf2onnx: BRUSLE_TEST_CONVERTERS"
-        )
+        pytest.skip("needs an environment with jax2onnx, tf2onnx: BRUSLE_TEST_CONVERTERS")
     np.save(folder / "images.npy", X.numpy())
     path = os.pathsep.join([str(ROOT / "examples"), *paths])
     done = subprocess.run(

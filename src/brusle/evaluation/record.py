@@ -357,7 +357,7 @@ class Row:
     seconds: float
 
     def __eq__(self, other: object) -> bool:
-        """Whether they hold the same; what is generated from Python 3.13 on finds NaN unlike NaN."""
+        """Whether they hold the same. What Python 3.13 generates would find NaN unlike itself."""
         if not isinstance(other, Row):
             return NotImplemented
         return tuple(vars(self).values()) == tuple(vars(other).values())
