@@ -77,6 +77,22 @@ class Name:
         """All options that are left, as plain values, for code that knows its own options."""
         return {option: plain_value(self.take(option) or "") for option in list(self.options)}
 
+    def take_word(self, what: str, known: Sequence[str]) -> str:
+        """The first option without a value, which is a name of its own, once.
+
+        Args:
+            what: it names, for the message.
+            known: words to choose from.
+        """
+        for option, value in self.options.items():
+            if value is None:
+                del self.options[option]
+                return option
+        raise InputError(
+            f"{self.text!r} does not say {what}: write {self.kind}:NAME with one of "
+            f"{', '.join(known)}"
+        )
+
     def take_numbers(self, option: str) -> tuple[float, ...] | None:
         """The option as numbers with commas between, once."""
         text = self.take(option)
