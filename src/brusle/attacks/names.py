@@ -95,7 +95,7 @@ def _made(kind: type[SparseAttack], name: Name, pixels: int, queries: int) -> Sp
 def _of_library(
     library: Library, make: Callable[..., SparseAttack], name: Name, pixels: int, queries: int
 ) -> SparseAttack:
-    wanted = name.take_word(f"the attack of {library.title}", library.known)
+    wanted = name.take_word(f"attack of {library.title}", library.sparse)
     return make(wanted, pixels=pixels, queries=queries, **name.take_all())
 
 
@@ -103,8 +103,8 @@ def _library(library: Library, make: Callable[..., SparseAttack]) -> Kind[Any]:
     return Kind(
         partial(_of_library, library, make),
         f"{library.kind}:NAME",
-        f"An attack of {library.title} that needs no gradients (docs/external.md): "
-        f"{', '.join(library.known)}",
+        f"An attack of {library.title} that needs no gradients, as {' or '.join(library.sparse)}; "
+        f"docs/external.md lists them",
         risk=f"runs code of the installed package {library.kind}",
     )
 

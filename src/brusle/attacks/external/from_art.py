@@ -22,6 +22,7 @@ ART = Library(
         ["BoundaryAttack", "GeoDA", "HopSkipJump", "SignOPTAttack", "SpatialTransformation"]
     ),
     scores=frozenset(["PixelAttack", "SimBA", "SquareAttack", "ThresholdAttack", "ZooAttack"]),
+    sparse=("PixelAttack",),
     goals=dict.fromkeys(["GeoDA", "SpatialTransformation", "SquareAttack"], "untargeted"),
 )
 _PROBABILITIES = ("SimBA",)  # it refuses others

@@ -43,6 +43,7 @@ FOOLBOX = Library(
         ]
     ),
     scores=frozenset(["GenAttack"]),
+    sparse=("SaltAndPepperNoiseAttack", "PointwiseAttack"),
     goals={"GenAttack": "targeted"},
 )
 

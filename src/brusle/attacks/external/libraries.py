@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import difflib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isclass
 from typing import Any
 
 from brusle.attacks.external import External, Goals
 from brusle.errors import BrusleError, InputError, first_line
-from brusle.names import hint
 from brusle.packages import need
 
 
@@ -24,6 +24,7 @@ class Library:
         base: module and name of the class that all of them derive from.
         labels: those that look at nothing but the class on top.
         scores: those that look at the scores.
+        sparse: those whose images differ from the original in few pixels.
         goals: those that know one goal only.
     """
 
@@ -33,6 +34,7 @@ class Library:
     base: tuple[str, str]
     labels: frozenset[str]
     scores: frozenset[str]
+    sparse: tuple[str, ...]
     goals: Mapping[str, Goals]
 
     @property
@@ -50,10 +52,10 @@ class Library:
         if isclass(found) and issubclass(found, base):
             raise InputError(
                 f"{name} of {self.title} needs gradients, or more than a model and an image, and "
-                f"only answers are counted: take {', '.join(self.known)}, or brusle's own "
+                f"only answers are counted: take {' or '.join(self.sparse)}, or brusle's own "
                 f"white-box attacks (pgd0, sigma-zero)"
             )
-        raise InputError(f"{self.title} has no attack {name!r}{hint(name, self.known)}")
+        raise InputError(f"{self.title} has no attack {name!r}{_close(name, self.known)}")
 
     def external(
         self,
@@ -88,3 +90,8 @@ class Library:
             goals=self.goals.get(name, "both"),
             **settings,
         )
+
+
+def _close(name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f": did you mean {close[0]!r}?" if close else ": docs/external.md lists them"

@@ -2,19 +2,21 @@
 
 Attacks of others draw from the generators that everybody shares: Python's, NumPy's and torch's.
 Here each of their runs gets numbers of its own, so that a result depends neither on what ran before
-nor on what runs in between, and afterwards the generators are as they were.
+nor on what runs in between, and afterwards the generators are as they were. NumPy's new generators
+that nobody seeds, as in ``default_rng()``, follow from these numbers, too.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.random import bit_generator
 
 _NUMPY_SEEDS = 2**32  # what its global generator can be seeded with
 
@@ -33,7 +35,7 @@ class OwnRandomness:
     @contextmanager
     def in_use(self) -> Iterator[None]:
         """The global generators go on where this stream was left; and afterwards as before."""
-        before = _states()
+        before, entropy = _states(), _set_entropy(random.getrandbits)
         try:
             if self._left_at is None:
                 _seed(self.seed)
@@ -43,6 +45,7 @@ class OwnRandomness:
         finally:
             self._left_at = _states()
             _restore(before)
+            _set_entropy(entropy)
 
 
 def _seed(seed: int) -> None:
@@ -51,6 +54,13 @@ def _seed(seed: int) -> None:
     torch.default_generator.manual_seed(seed)
     if _has_gpus():
         torch.cuda.manual_seed_all(seed)
+
+
+def _set_entropy(bits: Callable[[int], int]) -> Callable[[int], int]:
+    """Where NumPy finds numbers for what is not seeded; returns where it did before."""
+    before: Callable[[int], int] = bit_generator.randbits  # type: ignore[attr-defined]
+    bit_generator.randbits = bits  # type: ignore[attr-defined]
+    return before
 
 
 def _has_gpus() -> bool:
