@@ -42,6 +42,11 @@ def test_they_are_as_short_as_the_documentation_says(name, most) -> None:
     assert len((EXAMPLES / name).read_text().splitlines()) < most
 
 
+def test_the_documentation_shows_the_example_as_it_is() -> None:
+    page = (EXAMPLES.parent / "docs" / "extending.md").read_text()
+    assert (EXAMPLES / "salt_and_pepper.py").read_text() in page
+
+
 def test_random_search_keeps_what_every_attack_promises(installed) -> None:
     """Budget, limit and ledger hold; batches and order do not show; more queries help."""
     from random_search import RandomSearch

@@ -1,8 +1,10 @@
 """ART's attacks under brusle's ledger, against ART itself."""
 
 import pickle
+import re
 from dataclasses import replace
 from inspect import isclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -135,6 +137,14 @@ def test_what_is_not_listed_needs_more_than_answers() -> None:
     for name in others:
         with pytest.raises(InputError, match="needs gradients, or more than a model and an image"):
             art(name, pixels=3)
+
+
+def test_the_documentation_lists_them() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    page = (docs / "external.md").read_text()
+    assert [name for name in ART.known if not re.search(rf"`(\w+:)?{name}[`?]", page)] == []
+    (spec,) = re.findall(r"`(art:\w+)`", (docs / "attacks.md").read_text())
+    assert make(spec, 3, 50).name == spec
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 import json
 import pickle
+import re
 import subprocess
 import sys
 from dataclasses import replace
 from inspect import isclass
+from pathlib import Path
 
 import pytest
 import torch
@@ -158,6 +160,14 @@ def test_what_is_not_listed_needs_gradients_or_more_than_a_model_and_an_image() 
     for name in others | more:
         with pytest.raises(InputError, match="needs gradients, or more than a model and an image"):
             foolbox(name, pixels=3)
+
+
+def test_the_documentation_lists_them() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    page = (docs / "external.md").read_text()
+    assert [name for name in FOOLBOX.known if not re.search(rf"`(\w+:)?{name}[`?]", page)] == []
+    (spec,) = re.findall(r"`(foolbox:\w+)`", (docs / "attacks.md").read_text())
+    assert make(spec, 3, 50).name == spec
 
 
 @pytest.mark.parametrize(
