@@ -28,5 +28,5 @@ def salt_and_pepper(model: Any, x: Any, y: Any, targets: Any, grain: int = 4) ->
 
 def make(pixels: int, queries: int, grain: int = 4) -> External:
     """What the entry point names: options are parameters, and the budget comes with the command."""
-    options = {"grain": grain}
-    return External(salt_and_pepper, pixels, queries, options=options, needs="labels")
+    name, options = "salt-and-pepper", {"grain": grain}
+    return External(salt_and_pepper, pixels, queries, name=name, options=options, needs="labels")

@@ -99,7 +99,7 @@ def test_an_external_attack_is_evaluated_resumed_and_verified_by_name(installed)
 
     (few,) = run("evaluate", *options, "--limit", "10")["settings"]
     (more,) = run("evaluate", *options, "--limit", "20")["settings"]
-    assert few["attack"] == more["attack"] == "salt_and_pepper grain=2"
+    assert few["attack"] == more["attack"] == "salt-and-pepper grain=2"
     assert (few["summary"]["images"], more["summary"]["images"]) == (10, 20)
     checked = run("verify", "run", "--json")
     assert checked["sound"] == checked["rows"] == 20 and checked["held"] == checked["checked"] > 0

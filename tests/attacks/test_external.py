@@ -117,6 +117,14 @@ def test_a_greedy_attack_is_stopped_exactly_at_its_limit(model, function, batch_
     assert len(own_threads()) == before + left_alone
 
 
+def test_threads_that_are_left_alone_are_not_too_many(model, monkeypatch) -> None:
+    monkeypatch.setattr("brusle.attacks.external.talk._left", [])
+    monkeypatch.setattr("brusle.attacks.external.talk._MOST_LEFT", 5)
+    result = attack(model, catches_everything, queries=3, batch_size=1)
+    assert result.status == ["failed"] * 5 + ["error"] * (N - 5)
+    assert "catches the exception that ends it, and 5 of its threads wait" in result.errors[5]
+
+
 def test_the_first_images_of_a_batch_that_can_be_paid_are_asked(model) -> None:
     asked = []
     watched = Counting(lambda images: asked.append(images.clone()) or MODEL.function(images))
@@ -188,6 +196,16 @@ class TestFaults:
         assert result.status == ["error"] * N
         assert result.errors[0].startswith(reason)
         assert result.queries.tolist() == [0] * N
+
+    def test_an_exception_that_cannot_be_told_is_one_all_the_same(self, model) -> None:
+        class MuteError(Exception):
+            def __str__(self) -> str:
+                raise SystemExit
+
+        def ends(model, x, y, targets):
+            raise MuteError
+
+        assert attack(model, ends).status == ["error"] * N
 
     def test_an_exception_after_the_last_query_comes_too_late(self, model) -> None:
         def breaks(model, x, y, targets):
@@ -506,6 +524,16 @@ class TestWhatTheFunctionGets:
         assert "success" in result.status
         assert result.queries.max() == 1
 
+    def test_options_are_as_they_were_for_every_image(self, model) -> None:
+        def counts(model, x, y, targets, seen):
+            seen.append(int(y))
+            assert len(seen) == 1
+            model(harmless(model, x))
+
+        options = {"seen": []}
+        assert attack(model, counts, options=options).status == ["failed"] * N
+        assert options == {"seen": []}
+
 
 class TestInOtherAttacks:
     def test_restarts_and_ensembles_add_up(self, model) -> None:
@@ -515,7 +543,7 @@ class TestInOtherAttacks:
         assert (thrice.queries[~thrice.success] == 18).all() and not thrice.success.all()
         assert torch.equal(thrice.queries[once.success], once.queries[once.success])
         both = Ensemble([external, BruSLe(1, 20)])(model.victim(), IMAGES, LABELS)
-        assert set(both.found_by) <= {"", "patient tries=6", "BruSLe"}
+        assert set(both.found_by) <= {"", "strangers.patient tries=6", "BruSLe"}
         assert int(both.ledger.total.sum() + thrice.ledger.total.sum()) == model.seen - int(
             once.ledger.total.sum()
         )
@@ -598,9 +626,9 @@ def test_a_run_that_was_interrupted_goes_on_and_asks_nothing_twice(tmp_path) -> 
 class TestNames:
     def test_a_function_of_a_module_has_its_own(self) -> None:
         external = External(patient, 3, 20, options={"tries": 9})
-        assert external.label == "patient tries=9"
+        assert external.label == "strangers.patient tries=9"
         assert Setting.of(external, "untargeted").key == (
-            '{"attack":{"kind":"External","options":{"name":"patient","options":{"tries":9}},'
+            '{"attack":{"kind":"External","options":{"name":"strangers.patient","options":{"tries":9}},'
             '"pixels":3,"queries":20},"eot":1,"goal":"untargeted","seed":0}'
         )
 
@@ -611,7 +639,7 @@ class TestNames:
             assert External(function, 3, 20, name="mine").label == "mine"
 
     def test_options_that_change_from_run_to_run_are_refused(self) -> None:
-        with pytest.raises(InputError, match="option tries of patient is <object object"):
+        with pytest.raises(InputError, match="option tries of strangers.patient is <object object"):
             External(patient, 3, 20, options={"tries": object()})
 
     @pytest.mark.parametrize(

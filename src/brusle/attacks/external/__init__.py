@@ -18,6 +18,7 @@ again afterwards.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isfunction
@@ -53,7 +54,7 @@ class External(SparseAttack):
         queries: most queries per image.
         name: what it is called. Results in a run folder are known by name and options, so that
             functions which differ need names that differ; that of a module's function is its own.
-        options: keyword arguments of the function.
+        options: keyword arguments of the function, which gets copies.
         needs: what the victim must give: ``"scores"``, or ``"labels"`` if the function looks at
             nothing but the class on top.
         shrinks: whether the function comes from above, by images with more pixels than the budget:
@@ -160,7 +161,7 @@ class External(SparseAttack):
         model = Model(talk, asking, self.pixels, targets is not None, seed)
         given = [asking.given(problem.images), asking.given(problem.labels)]
         given.append(None if targets is None else asking.given(targets))
-        returned = self.function(model, *given, **self.options)
+        returned = self.function(model, *given, **deepcopy(dict(self.options)))
         if returned is None:
             return None
         (image,) = asking.read(returned)
@@ -232,11 +233,11 @@ class _ExternalSearch(Search):
 
 
 def _name_of(function: Function) -> str:
-    """The name of a function of a module, which nothing else in it has."""
+    """The name of a function with that of its module, which no other has."""
     name = getattr(function, "__qualname__", "")
     if not isfunction(function) or "<" in name or function.__closure__:
         raise InputError(
             f"{name or type(function).__name__} has no name that tells it from all others: give "
             f"name=, by which its results are known"
         )
-    return str(name)
+    return f"{function.__module__}.{name}".removeprefix("__main__.")

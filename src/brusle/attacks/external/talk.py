@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import Any
 
@@ -31,8 +31,10 @@ from brusle.rng import content_id
 from brusle.scores import Scores
 
 _MOST_STOPS = 100
+_MOST_LEFT = 1000  # threads that wait for ever
 _LOCK = threading.Lock()  # whoever runs has the global random numbers of the process
 _here = threading.local()
+_left: list[threading.Thread] = []
 
 
 class OutOfQueries(BaseException):
@@ -84,6 +86,13 @@ class Talk:
     def begin(self, answers: int, classes: int) -> None:
         """Run up to the first question."""
         self.left, self.classes = answers, classes
+        if len(_left) >= _MOST_LEFT:
+            self.over = True
+            self.fault = (
+                f"the attack catches the exception that ends it, and {len(_left)} of its threads "
+                f"wait for ever: write except Exception in it"
+            )
+            return
         threads = torch.get_num_threads()  # which is a setting of each thread
         self._thread = threading.Thread(
             target=self._work, args=[threads], name="brusle-external", daemon=True
@@ -115,6 +124,7 @@ class Talk:
         if self._thread is not None:
             self._to_thread.put(OutOfQueries())  # for one that is still at work
             leave_alone(self._thread)
+            _left.append(self._thread)
             self._thread = None
         self.over = True
 
@@ -159,16 +169,24 @@ class Talk:
         _here.talk = self
         torch.set_num_threads(threads)
         self._to_thread.get()
-        said: Tensor | str | None = None
+        said: Tensor | str | None = "the attack failed, and what it raised cannot be told"
         try:
             said = self._function(self)
         except OutOfQueries:
-            pass
-        except BrusleError as error:
-            said = f"the attack failed: {error}"
+            said = None
         except BaseException as error:  # whatever it raises, it raises about this image
-            said = f"the attack raised {first_line(error)}"
-        self._from_thread.put(said)
+            with suppress(BaseException):  # its own __str__ is foreign code, too
+                said = _fault(error)
+        finally:
+            self._from_thread.put(said)
+
+
+def _fault(error: BaseException) -> str:
+    """What went wrong, in one line; brusle's own messages need no type."""
+    line = first_line(error)
+    if isinstance(error, BrusleError):
+        return f"the attack failed: {line.partition(': ')[2] or line}"
+    return f"the attack raised {line}"
 
 
 def _digest(image: Tensor) -> int:
