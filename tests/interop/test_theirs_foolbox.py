@@ -13,6 +13,7 @@ import pytest
 import torch
 from models import Counting, integer_model, own_labels, random_images
 
+import brusle
 from brusle import rng
 from brusle.attacks import foolbox, make
 from brusle.attacks.external.from_foolbox import FOOLBOX
@@ -95,6 +96,30 @@ def test_queries_are_those_of_the_native_call(name, options) -> None:
             assert result.losses[at] == min(native.fewest, default=torch.inf)
             compared += 1
     assert compared >= N // 2
+
+
+def test_options_may_be_objects() -> None:
+    start = fb.attacks.SaltAndPepperNoiseAttack(steps=12)
+    attack = foolbox("PointwiseAttack", pixels=2, queries=60, init_attack=start)
+    assert "init_attack=SaltAndPepperNoiseAttack(steps=12" in attack.label
+    result = attack(MODEL.victim(), IMAGES, LABELS)
+    begun = torch.tensor([status != "error" for status in result.status])  # it found a start
+    assert begun.any() and (result.queries[begun & ~result.success] == 60).all()
+
+
+@pytest.mark.ray
+def test_rows_of_workers_are_the_same() -> None:
+    attack = foolbox("SaltAndPepperNoiseAttack", pixels=20, queries=30, steps=30)
+    options = {"data": "sample", "limit": 10, "goal": "untargeted", "on_progress": None}
+    victim = "zoo:cifar10-resnet20"
+    here, there = (
+        [{**row, "seconds": 0} for row in run.rows()]
+        for run in (
+            brusle.evaluate(victim, attacks=attack, out=None, **options),
+            brusle.evaluate(victim, attacks=attack, out=None, engine=brusle.Ray(1), **options),
+        )
+    )
+    assert here == there and len(here) == 10
 
 
 def test_a_published_attack_is_stopped_exactly_at_its_limit() -> None:
@@ -188,7 +213,7 @@ def test_names_that_are_none(spec, message) -> None:
 
 
 def test_on_the_command_line_and_again(tmp_path) -> None:
-    def brusle(*arguments: str) -> str:
+    def call(*arguments: str) -> str:
         command = [sys.executable, "-c", "from brusle.cli import main; main()", *arguments]
         return subprocess.run(
             command, cwd=tmp_path, capture_output=True, text=True, check=True
@@ -198,11 +223,11 @@ def test_on_the_command_line_and_again(tmp_path) -> None:
     options = ["--attack", spec, "--goal", "untargeted", "--pixels", "30", "--queries", "40"]
     found = []
     for limit in ("10", "20"):
-        said = brusle("evaluate", *options, "--limit", limit, "--out", "run", "--json")
+        said = call("evaluate", *options, "--limit", limit, "--out", "run", "--json")
         found.append(json.loads(said)["settings"][0])
     assert [one["summary"]["images"] for one in found] == [10, 20]
     assert found[1]["attack"] == "foolbox:SaltAndPepperNoiseAttack steps=40"
-    checked = json.loads(brusle("verify", "run", "--json"))
+    checked = json.loads(call("verify", "run", "--json"))
     assert checked["sound"] == checked["rows"] == 20 and checked["held"] == checked["checked"] > 0
-    listed = brusle("list", "attacks")
+    listed = call("list", "attacks")
     assert "foolbox:NAME" in listed and "art:NAME" in listed
