@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from models import Counting, additive_model, grey_images, integer_model, own_labels, random_images
+from strangers import fewer_and_fewer, random_colours
 
 from brusle import rng
 from brusle.attacks import (
@@ -14,6 +15,7 @@ from brusle.attacks import (
     BayesOpt,
     BruSLe,
     Ensemble,
+    External,
     Minimal,
     OnePixel,
     PixelBandit,
@@ -72,6 +74,10 @@ ATTACKS = {
     ),
     "pgd0": lambda pixels, queries: PGD0(pixels, queries, loss="logit-margin"),
     "sigma-zero": lambda pixels, queries: SigmaZero(pixels, queries),
+    "external": lambda pixels, queries: External(random_colours, pixels, queries, shrinks=False),
+    "external-shrinking": lambda pixels, queries: External(
+        fewer_and_fewer, pixels, queries, arrays="numpy", levels=True
+    ),
     "restarts": lambda pixels, queries: _restarts(pixels, queries),
     "ensemble": lambda pixels, queries: _ensemble(pixels, queries),
     "minimal": lambda pixels, queries: Minimal(BruSLe(pixels, max(1, queries // 2)), queries),

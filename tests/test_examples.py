@@ -16,14 +16,16 @@ from brusle.data import load as load_data
 EXAMPLES = Path(__file__).parents[1] / "examples"
 ENTRY_POINTS = """[brusle.attacks]
 random-search = random_search:RandomSearch
+salt-and-pepper = salt_and_pepper:make
 [brusle.victims]
 nearest-mean = nearest_mean:load
 """
+EXAMPLE_LINES = [("random_search.py", 60), ("nearest_mean.py", 40), ("salt_and_pepper.py", 40)]
 
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch) -> Path:
-    """A folder of packages that holds both examples as pip would install them."""
+    """A folder of packages that holds the examples as pip would install them."""
     for example in EXAMPLES.glob("*.py"):
         (tmp_path / example.name).write_text(example.read_text())
     info = tmp_path / "examples-1.0.dist-info"
@@ -35,9 +37,14 @@ def installed(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("name", "most"), [("random_search.py", 60), ("nearest_mean.py", 40)])
+@pytest.mark.parametrize(("name", "most"), EXAMPLE_LINES)
 def test_they_are_as_short_as_the_documentation_says(name, most) -> None:
     assert len((EXAMPLES / name).read_text().splitlines()) < most
+
+
+def test_the_documentation_shows_the_example_as_it_is() -> None:
+    page = (EXAMPLES.parent / "docs" / "extending.md").read_text()
+    assert (EXAMPLES / "salt_and_pepper.py").read_text() in page
 
 
 def test_random_search_keeps_what_every_attack_promises(installed) -> None:
@@ -59,6 +66,43 @@ def test_random_search_keeps_what_every_attack_promises(installed) -> None:
     assert torch.equal(again.images, whole.images[order])
     fewest = brusle.minimise(attack, model.victim(), images, labels, queries=200)
     assert int(fewest.pixels.sum()) < int(whole.pixels.sum())
+
+
+def test_salt_and_pepper_runs_under_the_ledger_like_any_attack(installed) -> None:
+    from salt_and_pepper import make
+
+    model = integer_model((3, 8, 8), 4)
+    images = random_images(20, (3, 8, 8))
+    labels = own_labels(model, images)
+    for targets in (None, (labels + 1) % 4):
+        before = model.seen
+        result = make(30, 90)(model.victim(), images, labels, targets, batch_size=20)
+        assert int(result.ledger.total.sum()) == model.seen - before
+        assert int(result.queries.max()) <= 90 and int(result.pixels[result.success].max()) <= 30
+        assert int(result.success.sum()) > 0
+        again = make(30, 90)(
+            model.victim(), images[:3], labels[:3], None if targets is None else targets[:3]
+        )
+        assert torch.equal(again.images, result.images[:3])
+
+
+def test_an_external_attack_is_evaluated_resumed_and_verified_by_name(installed) -> None:
+    command = [sys.executable, "-c", "from brusle.cli import main; main()"]
+    options = ["--attack", "salt-and-pepper:grain=2", "--goal", "untargeted", "--pixels", "40"]
+    options += ["--queries", "60", "--json", "--out", "run"]
+
+    def run(*arguments) -> dict:
+        done = subprocess.run(
+            [*command, *arguments], cwd=installed, capture_output=True, text=True, check=True
+        )
+        return json.loads(done.stdout)
+
+    (few,) = run("evaluate", *options, "--limit", "10")["settings"]
+    (more,) = run("evaluate", *options, "--limit", "20")["settings"]
+    assert few["attack"] == more["attack"] == "salt-and-pepper grain=2"
+    assert (few["summary"]["images"], more["summary"]["images"]) == (10, 20)
+    checked = run("verify", "run", "--json")
+    assert checked["sound"] == checked["rows"] == 20 and checked["held"] == checked["checked"] > 0
 
 
 def test_both_are_known_by_name_on_the_command_line(installed) -> None:

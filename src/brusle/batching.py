@@ -111,16 +111,24 @@ class Stage:
         self.waiting = ready.nonzero()[:, 0]
         self.unsettled = [(~ready).nonzero()[:, 0]]
         self.settle_by = torch.inf  # when the first of these has waited long enough
-        self.reserve = self._begin(0)
+        session.given_up[rows] = False
+        self.batch = self.reserve = self._begin(0)
 
     def run(self) -> Found:
         """Search until nothing is waiting."""
-        batch = self._next(self.oracle.batch_size)
+        try:
+            return self._run()
+        finally:  # also of those that were interrupted
+            for batch in (self.batch, self.reserve):
+                batch.search.leave(torch.arange(len(batch)))
+
+    def _run(self) -> Found:
+        self.batch = batch = self._next(self.oracle.batch_size)
         while len(batch):
             began = time.monotonic()
             finished = self._round(batch, batch.search.ask(batch.step))
             if finished.any():
-                batch = self._refill(batch, finished)
+                self.batch = batch = self._refill(batch, finished)
             now = time.monotonic()
             if now + (now - began) > self.settle_by:  # the next round would end too late
                 self.settle()
@@ -171,6 +179,7 @@ class Stage:
         problems = self.problems[rows].to(self.device)
         images, pixels = problems.flat_images, self.attack.pixels
         search = self.attack.start(problems, self.session.seed, self.restart)
+        search.prepare(self.oracle.answers_left(rows), self.oracle.classes or 0)
         losses = torch.full_like(problems.labels, torch.inf, dtype=torch.float64)
         if self.behaviour.needs_start:
             losses = self.result.losses[at].to(self.device)
@@ -193,7 +202,10 @@ class Stage:
             best_scores=self.result.scores[at].to(self.device),
             began=torch.full((len(rows),), time.monotonic(), dtype=torch.float64),
         )
-        return batch if self.warm is None or not len(at) else self._warmed(batch, self.warm)
+        idle = self._given_up(batch, torch.zeros(len(rows), dtype=torch.bool))
+        self.session.idle[rows] = idle
+        batch = self._drop(batch, idle)
+        return batch if self.warm is None or not len(batch) else self._warmed(batch, self.warm)
 
     def _warmed(self, batch: _Batch, warm: Edits) -> _Batch:
         """Ask for what the searches go on from; those that are finished by that are recorded."""
@@ -201,7 +213,12 @@ class Stage:
         if candidates is None:
             return batch
         batch.step += self.behaviour.resumes_at
-        finished = self._round(batch, candidates)
+        return self._drop(batch, self._round(batch, candidates))
+
+    def _drop(self, batch: _Batch, finished: Tensor) -> _Batch:
+        """The batch without those that are finished before their turn, which are recorded."""
+        if not finished.any():
+            return batch
         self._record(batch, finished.nonzero()[:, 0])
         return batch.pick((~finished).nonzero()[:, 0])
 
@@ -229,7 +246,18 @@ class Stage:
         for place, reason in answers.errors.items():
             failed[place] = True
             self.session.fail(int(batch.rows[place]), reason)
-        return success | failed | ~self.oracle.left(batch.rows)
+        finished = success | failed | ~self.oracle.left(batch.rows)
+        return finished | self._given_up(batch, finished)
+
+    def _given_up(self, batch: _Batch, finished: Tensor) -> Tensor:
+        """Which searches have ended by themselves; a fault is an error, unless it came too late."""
+        over = torch.zeros_like(finished)
+        for place, fault in batch.search.ended().items():
+            over[place] = True
+            if fault and not finished[place]:
+                self.session.fail(int(batch.rows[place]), fault)
+        self.session.given_up[batch.rows[over]] = True
+        return over
 
     def _ask(self, batch: _Batch, candidates: Candidates, initial: Tensor) -> Answers:
         images = candidates.render(batch.images, self.problems.shape)
@@ -290,12 +318,15 @@ class Stage:
         self, batch: _Batch, candidates: Candidates, feedback: Feedback
     ) -> tuple[Tensor, Tensor]:
         """The loss by which candidates are the best so far, and which of them are successes."""
-        if not self.behaviour.shrinks:
+        if not isinstance(candidates, Dense):
             return feedback.loss, feedback.reached
-        assert isinstance(candidates, Dense)
         pixels = (candidates.pixels != batch.images).any(2).sum(1)
-        loss = pixels.double().masked_fill(~feedback.reached, torch.nan)
-        return loss, feedback.reached & (pixels <= self.attack.pixels)
+        within = pixels <= self.attack.pixels
+        if self.behaviour.shrinks:
+            loss = pixels.double().masked_fill(~feedback.reached, torch.nan)
+        else:
+            loss = feedback.loss.masked_fill(~within, torch.nan)
+        return loss, feedback.reached & within
 
     def _loss_of_rows(self, scores: Scores, rows: Tensor) -> Tensor:
         device, asked = scores.values.device, self.problems[rows]
@@ -304,7 +335,8 @@ class Stage:
         return self.goal.losses(scores, asked.labels.to(device), targets, listed)
 
     def _record(self, batch: _Batch, slots: Tensor) -> None:
-        """Write down what was found for the finished problems in ``slots``."""
+        """Write down what was found for the finished problems in ``slots``, which leave."""
+        batch.search.leave(slots)
         done, there = batch.at[slots], slots.to(self.device)
         best = batch.best.pick(there).render(batch.images[there], self.problems.shape)
         self.result.images[done] = best.cpu()

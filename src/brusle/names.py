@@ -77,6 +77,22 @@ class Name:
         """All options that are left, as plain values, for code that knows its own options."""
         return {option: plain_value(self.take(option) or "") for option in list(self.options)}
 
+    def take_word(self, what: str, some: Sequence[str]) -> str:
+        """The first option without a value, which is a name of its own, once.
+
+        Args:
+            what: it names, for the message.
+            some: of the words that it can be.
+        """
+        for option, value in self.options.items():
+            if value is None:
+                del self.options[option]
+                return option
+        raise InputError(
+            f"{self.text!r} does not say which {what}: write {self.kind}:NAME, as in "
+            f"{' or '.join(f'{self.kind}:{word}' for word in some)}"
+        )
+
     def take_numbers(self, option: str) -> tuple[float, ...] | None:
         """The option as numbers with commas between, once."""
         text = self.take(option)

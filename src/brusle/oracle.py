@@ -151,7 +151,11 @@ class Oracle:
 
     def left(self, rows: Tensor) -> Tensor:
         """``(n,)`` bool: which of the problems ``rows`` can still pay for an answer."""
-        return self.ledger.attack[rows] + self.eot <= self.limit[rows]
+        return self.answers_left(rows) > 0
+
+    def answers_left(self, rows: Tensor) -> Tensor:
+        """``(n,)``: how many answers, of `eot` queries each, the problems can still pay for."""
+        return (self.limit[rows] - self.ledger.attack[rows]) // self.eot
 
     def ask(
         self,

@@ -112,6 +112,25 @@ class Search(Rows):
         """
         return None
 
+    def prepare(self, answers: Tensor, classes: int) -> None:
+        """Called once, before anything is asked.
+
+        Args:
+            answers: ``(n,)`` how many answers each problem can pay for.
+            classes: how many classes the victim has.
+        """
+
+    def ended(self) -> dict[int, str]:
+        """Problems that the search itself has nothing more to ask about, after `prepare` or `tell`.
+
+        Their places, and what has gone wrong; an empty text if nothing has. None, as a rule: the
+        loop ends a search, by a success or when the queries are spent.
+        """
+        return {}
+
+    def leave(self, places: Tensor) -> None:
+        """The problems at these places are finished: give back what they hold, such as threads."""
+
     def belief(self) -> Tensor:
         """``(n, h * w)``: what was learned about each pixel, for whoever watches.
 

@@ -139,6 +139,8 @@ class Session:
         outcome: what is known so far; see `keep`.
         alive: ``(n,)`` bool: classified correctly at first, and no error since.
         broken: ``(n,)`` bool: the goal was reached by what was kept.
+        given_up: ``(n,)`` bool: the last search had nothing more to ask.
+        idle: ``(n,)`` bool: it had nothing to ask at all, and would have nothing again.
         starts: starting images, for the attacks that need one.
         success: what counts as one.
         listed: ``(n, classes)`` bool: which labels the answer to each clean image names; None where
@@ -166,6 +168,8 @@ class Session:
         right = [s == "failed" for s in self.outcome.status]
         self.alive = torch.tensor(right, dtype=torch.bool)
         self.broken = torch.zeros_like(self.alive)
+        self.given_up = torch.zeros_like(self.alive)
+        self.idle = torch.zeros_like(self.alive)
         self.starts = Starts(oracle, problems, seed, self.outcome.scores)
         self._final = ~self.alive  # nothing more will be tried on these
         self._settled = torch.zeros_like(self.alive)
@@ -218,7 +222,8 @@ class Session:
     def left(self, rows: Tensor) -> Tensor:
         """``(n,)`` bool: which of ``rows`` can go on, and pay for another answer."""
         spent = self.oracle.ledger.attack[rows]
-        return self.alive[rows] & (spent + self.oracle.eot <= self.attack.queries)
+        affordable = spent + self.oracle.eot <= self.attack.queries
+        return self.alive[rows] & ~self.idle[rows] & affordable
 
     def best(self, rows: Tensor) -> Found:
         """What was kept of ``rows`` so far, as if a new search had found nothing better."""
@@ -361,7 +366,7 @@ class Session:
             return
         broken = self.broken.clone()
         broken[found.rows[found.reached]] = True
-        unfinished = self.left(torch.arange(len(self.problems)))
+        unfinished = self.left(torch.arange(len(self.problems))) & ~self.given_up
         if not self.attack.behaviour.goes_on:
             unfinished &= ~broken
         spent = self.oracle.ledger.attack

@@ -4,6 +4,9 @@ from brusle.attacks.base import SparseAttack
 from brusle.attacks.bayes_opt import BayesOpt
 from brusle.attacks.brusle import BruSLe
 from brusle.attacks.combined import Ensemble, Restarts
+from brusle.attacks.external import External
+from brusle.attacks.external.from_art import art
+from brusle.attacks.external.from_foolbox import foolbox
 from brusle.attacks.l0_hsja import L0HSJA
 from brusle.attacks.minimal import Minimal, minimise
 from brusle.attacks.names import ATTACKS, known_attacks, make, risk
@@ -23,6 +26,7 @@ __all__ = [
     "BayesOpt",
     "BruSLe",
     "Ensemble",
+    "External",
     "Minimal",
     "OnePixel",
     "PixelBandit",
@@ -32,6 +36,8 @@ __all__ = [
     "SparseAttack",
     "SparseEvo",
     "SparseRS",
+    "art",
+    "foolbox",
     "known_attacks",
     "make",
     "minimise",

@@ -164,7 +164,7 @@ def minimise(
         labels: ``(n,)`` true labels.
         targets: ``(n,)`` labels to reach; None for an untargeted attack.
         queries: most queries per image, over all tries. They are spent to the last, unless a single
-            pixel is found to do.
+            pixel is found to do, or an `brusle.attacks.External` has nothing to ask.
         **options: as for an attack (``seed``, ``batch_size``, ``starts``, ...).
     """
     return Minimal(attack, queries)(model, images, labels, targets, **options)

@@ -13,6 +13,9 @@ from brusle.attacks.base import SparseAttack
 from brusle.attacks.bayes_opt import BayesOpt
 from brusle.attacks.brusle import BruSLe
 from brusle.attacks.combined import Restarts
+from brusle.attacks.external.from_art import ART, art
+from brusle.attacks.external.from_foolbox import FOOLBOX, foolbox
+from brusle.attacks.external.libraries import Library
 from brusle.attacks.l0_hsja import L0HSJA
 from brusle.attacks.minimal import Minimal
 from brusle.attacks.one_pixel import OnePixel
@@ -89,6 +92,23 @@ def _made(kind: type[SparseAttack], name: Name, pixels: int, queries: int) -> Sp
     return kind(pixels=pixels, queries=queries, **options)
 
 
+def _of_library(
+    library: Library, make: Callable[..., SparseAttack], name: Name, pixels: int, queries: int
+) -> SparseAttack:
+    wanted = name.take_word(f"attack of {library.title}", library.sparse)
+    return make(wanted, pixels=pixels, queries=queries, **name.take_all())
+
+
+def _library(library: Library, make: Callable[..., SparseAttack]) -> Kind[Any]:
+    return Kind(
+        partial(_of_library, library, make),
+        f"{library.kind}:NAME",
+        f"An attack of {library.title} that needs no gradients, as {' or '.join(library.sparse)}; "
+        f"docs/external.md lists them",
+        risk=f"runs code of the installed package {library.kind}",
+    )
+
+
 def _from_plugin(point: EntryPoint, name: Name, pixels: int, queries: int) -> SparseAttack:
     build = load_plugin(point, "the attack", InputError)
     failure = f"{name.text} failed in {point.value}"
@@ -140,6 +160,7 @@ REGISTRY: Registry[Callable[[Name, int, int], SparseAttack]] = Registry(
     {
         name: Kind(partial(_made, kind), name, _paper(kind), risk="")
         for name, kind in ATTACKS.items()
-    },
+    }
+    | {"foolbox": _library(FOOLBOX, foolbox), "art": _library(ART, art)},
     _from_plugin,
 )

@@ -400,9 +400,12 @@ _BUDGETS = ("pixels", "queries")
 
 
 def _values(attack: Any) -> dict[str, Any]:
-    """All options of an attack; those of a class that is no dataclass are what it holds."""
+    """All options of an attack; those of a class that is no dataclass are what it holds.
+
+    Fields that do not compare do not tell it from others.
+    """
     if is_dataclass(attack):
-        return {f.name: getattr(attack, f.name) for f in fields(attack) if f.init}
+        return {f.name: getattr(attack, f.name) for f in fields(attack) if f.init and f.compare}
     return {name: value for name, value in vars(attack).items() if not name.startswith("_")}
 
 
