@@ -9,6 +9,7 @@ from typing import Any, Literal
 from brusle import defaults
 from brusle.data import Data
 from brusle.errors import InputError
+from brusle.evaluation.gating.questions import Gate
 from brusle.evaluation.record import GoalName
 from brusle.evaluation.running.display import OnSetting
 from brusle.evaluation.running.engines import Engine
@@ -47,6 +48,7 @@ def evaluate(
     engine: Engine | None = None,
     retry_errors: bool = False,
     trace: bool = False,
+    until: Gate | None = None,
     on_progress: OnSetting | Literal["auto"] | None = "auto",
     on_warning: OnWarning | None = None,
 ) -> Run:
@@ -87,6 +89,8 @@ def evaluate(
             victim's trouble (`brusle.trouble`) is run again in any case.
         trace: also store what each search finds on its way (`Run.trace`), a few kilobytes each, of
             the attacks that this call runs.
+        until: attack images in a random order, and only until this gate is decided; ``limit`` is
+            the most. Ask for the verdict with `brusle.evaluation.gate`.
         on_progress: called after every round with a setting and its `Progress`, which counts what
             is stored. ``"auto"`` draws bars on standard error if that is a terminal or a notebook.
         on_warning: called before the first attack, once for each thing that is plainly wrong with
@@ -122,6 +126,7 @@ def evaluate(
         engine=engine,
         retry_errors=retry_errors,
         trace=trace,
+        until=until,
         on_progress=on_progress,
         on_warning=on_warning,
     )
