@@ -17,7 +17,8 @@ PUBLIC = {
     "AttackResult", "BrusleError", "DataError", "Explanation", "InputError", "Local", "Pace",
     "Patience", "Plan", "Ray", "Run", "Terms", "VictimError", "VictimUnavailable", "__version__",
     "attacks", "check", "data", "defences", "evaluate", "evaluation", "explain", "explaining",
-    "load_victim", "looking", "minimise", "report", "serving", "studio", "victims", "zoo",
+    "load_victim", "looking", "minimise", "report", "serving", "studio", "testing", "victims",
+    "zoo",
 }  # fmt: skip
 
 
