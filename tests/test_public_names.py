@@ -18,7 +18,7 @@ PUBLIC = {
     "Pace", "Patience", "Plan", "Ray", "Run", "Terms", "VictimError", "VictimUnavailable",
     "__version__", "attacks", "check", "data", "defences", "evaluate", "evaluation", "explain",
     "explaining", "interop", "load_victim", "looking", "minimise", "report", "serving", "studio",
-    "victims", "zoo",
+    "testing", "victims", "zoo",
 }  # fmt: skip
 
 

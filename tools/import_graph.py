@@ -53,11 +53,12 @@ LEVELS = (  # the lowest first: a layer may import those of lower levels
     (Layer("serving"), Layer("interop"), Layer("evaluation.record")),
     (Layer("evaluation.statistics"),),
     (Layer("evaluation.storing"),),
+    (Layer("evaluation.gating"),),
     (Layer("evaluation.running"),),
     (Layer("evaluation.paper"),),
     (Layer("evaluation"),),
     (Layer("report"),),
-    (Layer("explaining"), Layer("studio")),
+    (Layer("explaining"), Layer("studio"), Layer("testing")),
     (Layer("cli"),),
     (TOP,),
 )

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from brusle import report as report
     from brusle import serving as serving
     from brusle import studio as studio
+    from brusle import testing as testing
     from brusle import victims as victims
     from brusle import zoo as zoo
     from brusle.attacks import minimise as minimise

@@ -71,6 +71,8 @@ class Purpose(IntEnum):
     BANDIT_NOISE = auto()
     BANDIT_CELL = auto()
     BANDIT_SIGN = auto()
+    # images that are attacked until something is decided
+    TURN = auto()
 
 
 def purpose(name: str) -> int:

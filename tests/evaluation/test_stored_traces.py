@@ -188,6 +188,7 @@ def test_damaged_traces_are_refused_and_listed(copy, trace, sums) -> None:
 def test_a_folder_of_before_traces_is_read_and_gone_on_with(copy, traced) -> None:
     connection = sqlite3.connect(copy / FILE)
     connection.execute("DROP TABLE traces")
+    connection.execute("DROP TABLE sequence")  # which came later
     connection.commit()
     connection.close()
     tamper(copy, "about", "key = 'format'", value=json.dumps("brusle-results-5"))

@@ -301,7 +301,7 @@ def test_a_result_is_stored_once(tmp_path) -> None:
 def test_another_format_is_refused(tmp_path) -> None:
     Store.write(tmp_path).close()
     tamper(tmp_path, "about", value='"brusle-results-9"')
-    with pytest.raises(DataError, match="format brusle-results-9, not brusle-results-6"):
+    with pytest.raises(DataError, match="format brusle-results-9, not brusle-results-7"):
         Store.read(tmp_path)
     assert sqlite3.connect(tmp_path / FILE).execute("SELECT COUNT(*) FROM rows").fetchone() == (0,)
 

@@ -2,7 +2,8 @@
 
 Exit codes: 0 all is well; 1 ``brusle attack`` found no adversarial image; 2 the request was
 wrong; 3 the victim failed, on one image or on all, or something stored does not hold
-(``brusle verify``); 70 a bug in brusle; 130 interrupted; 141 whoever read the output has left.
+(``brusle verify``); 4 ``brusle gate`` fails a run, and 5 it has too few images to tell; 70 a bug in
+brusle; 130 interrupted; 141 whoever read the output has left.
 An error is one line; with the variable BRUSLE_TRACEBACK=1 it comes with where it arose.
 """
 
@@ -28,6 +29,7 @@ from brusle.text import shortened, shown
 from brusle.version import __version__
 
 NOT_FOUND, BAD_INPUT, VICTIM_FAILED, BUG, INTERRUPTED, NO_READER = 1, 2, 3, 70, 130, 141
+EXIT_OF = {"pass": 0, "fail": 4, "undecided": 5}  # of `brusle gate`
 _LONG = 1000  # letters of an error: names in it may be of any length
 _COMMANDS = {
     "attack": "Attack one image file and write the adversarial PNG.",
@@ -39,6 +41,7 @@ _COMMANDS = {
     "report": "Write a run folder as one HTML page, or as Markdown.",
     "film": "Write one search of a run folder as a film of a few seconds.",
     "card": "Write what a run folder is evidence of, and of what not: a robustness card.",
+    "gate": "Pass or fail a run by its robust accuracy, or say that images are too few to tell.",
     "compare": "Compare runs, or the attacks of one, with intervals.",
     "verify": "Look at every row of a run folder, and ask the victim again for every success.",
     "export": "Write the rows and adversarial images of a run folder in other formats.",
@@ -105,7 +108,8 @@ def cli() -> None:
     brusle COMMAND --help                all options of a command
 
     Exit codes: 0 fine, 1 no adversarial image found (attack), 2 wrong request, 3 the victim
-    failed, 70 a bug in brusle (BRUSLE_TRACEBACK=1 shows where), 130 interrupted.
+    failed, 4 not robust enough and 5 too few images to tell (gate), 70 a bug in brusle
+    (BRUSLE_TRACEBACK=1 shows where), 130 interrupted.
     """  # noqa: D301 - click reads the backspace character as "keep these lines"
 
 

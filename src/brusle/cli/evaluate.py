@@ -12,6 +12,7 @@ from brusle.cli.options import (
     engine,
     engine_options,
     eot_option,
+    gate_options,
     log_option,
     retry_option,
     search_options,
@@ -26,7 +27,7 @@ from brusle.outcomes import Success
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from brusle.evaluation import Run
+    from brusle.evaluation import Gate, Run
     from brusle.evaluation.running.plan import Plan
     from brusle.terms import Terms
 
@@ -111,6 +112,13 @@ def _usual_pixels() -> str:
     help="Say how many queries, how much time and how much money it takes, and ask nothing.",
 )
 @log_option("Also write the run to an experiment tracker when it ends")
+@click.option(
+    "--until-decided",
+    is_flag=True,
+    help="Attack images in a random order and stop when a gate of --at and --min-robust is "
+    "decided; --limit is the most, by default all images. Ask with `brusle gate`.",
+)
+@gate_options
 @engine_options
 @retry_option
 @click.option("--batch-size", type=click.IntRange(min=1), help="Most images per model call.")
@@ -139,6 +147,10 @@ def command(
     address: str | None,
     retry_errors: bool,
     out: Path | None,
+    until_decided: bool,
+    at: tuple[str, ...],
+    min_robust: tuple[float, ...],
+    confidence: float,
     **_: object,
 ) -> int:
     """Attack many images; print a table and write a run folder.
@@ -158,9 +170,10 @@ def command(
     from brusle.evaluation import evaluate
     from brusle.evaluation.running.display import Display
 
-    plan = _plan(context, config)
+    until = _until(until_decided, at, min_robust, confidence)
+    plan = _plan(context, config, until)
     if dry_run:
-        return _show_estimate(plan, out, device, terms, as_json)
+        return _show_estimate(plan, out, device, terms, as_json, until is not None)
     console = Console(stderr=as_json)
     with Display(console) as display:
         run = evaluate(
@@ -176,13 +189,30 @@ def command(
             retry_errors=retry_errors,
             trace=trace,
             log=trackers,
+            until=until,
             on_progress=display.update,
             on_warning=display.warn,
         )
-    return _show(run, console, as_json, trace)
+    return _show(run, console, as_json, trace, until)
 
 
-def _plan(context: click.Context, config: Path | None) -> Plan:
+def _until(
+    wanted: bool, at: tuple[str, ...], min_robust: tuple[float, ...], confidence: float
+) -> Gate | None:
+    """The gate to decide, if there is one."""
+    from brusle.errors import InputError
+    from brusle.evaluation.gating import Gate
+
+    if wanted:
+        return Gate.of(at, min_robust, confidence=confidence)
+    if at or min_robust:
+        raise InputError(
+            "--at and --min-robust are for --until-decided: give it, or leave them out"
+        )
+    return None
+
+
+def _plan(context: click.Context, config: Path | None, until: Gate | None) -> Plan:
     """The plan of the file, if there is one, with what was given on the command line."""
     from click.core import ParameterSource
 
@@ -198,20 +228,23 @@ def _plan(context: click.Context, config: Path | None) -> Plan:
     }
     if "targets" in given:
         given["targets"] = number_or_all(given["targets"])
+    usual = {} if until is None else {"limit": None}  # who stops in time needs no other limit
     if config is None:
-        return Plan.of(given)
-    plan = Plan.of(read_yaml(config, "plan") | given, str(config))
+        return Plan.of(usual | given)
+    plan = Plan.of(usual | read_yaml(config, "plan") | given, str(config))
     for key, line in plan.risks():
         if key not in given:
             click.echo(f"{config} names the {line}", err=True)
     return plan
 
 
-def _show_estimate(plan: Plan, out: Path | None, device: str, terms: Terms, as_json: bool) -> int:
-    """What it would take."""
+def _show_estimate(
+    plan: Plan, out: Path | None, device: str, terms: Terms, as_json: bool, until: bool
+) -> int:
+    """What it would take; if all images are needed, where it ends when something is decided."""
     from brusle.evaluation.running.estimate import estimate
 
-    found = estimate(plan, out or "auto", device=device, terms=terms)
+    found = estimate(plan, out or "auto", device=device, terms=terms, until=until)
     if as_json:
         print_json(found.as_dict())
     else:
@@ -220,9 +253,10 @@ def _show_estimate(plan: Plan, out: Path | None, device: str, terms: Terms, as_j
     return 0
 
 
-def _show(run: Run, console: Console, as_json: bool, trace: bool) -> int:
+def _show(run: Run, console: Console, as_json: bool, trace: bool, until: Gate | None) -> int:
     """Print the table, and say where things are."""
     from brusle.cli import VICTIM_FAILED
+    from brusle.evaluation.gating.judging import answer
     from brusle.evaluation.running.display import print_warning
     from brusle.report.tables import flag_lines, summary_table
     from brusle.terminal import escape
@@ -256,6 +290,12 @@ def _show(run: Run, console: Console, as_json: bool, trace: bool) -> int:
             f"not pass verification): see the column error of rows.csv; --retry-errors runs them "
             f"again"
         )
+    found = run.as_dict() | {"out": str(run.folder)}
+    if until is not None:
+        verdict = answer(run, until)
+        found["verdict"] = verdict.as_dict()
+        for line in verdict.lines():
+            console.print(escape(line), highlight=False)
     if as_json:
-        print_json(run.as_dict() | {"out": str(run.folder)})
+        print_json(found)
     return VICTIM_FAILED if run.errors else 0

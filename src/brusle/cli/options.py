@@ -205,6 +205,36 @@ retry_option = click.option(
 )
 
 
+def gate_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``--at``, ``--min-robust`` and ``--confidence``: what a gate asks for."""
+    options = (
+        click.option(
+            "--at",
+            multiple=True,
+            metavar="PIXELS,QUERIES",
+            help="Where a gate measures, as in 5px,300q: a pixel budget of the run, and queries up "
+            "to its limit; 5px is at its limit. Repeat for several, which must all hold.",
+        ),
+        click.option(
+            "--min-robust",
+            multiple=True,
+            type=float,
+            metavar="PERCENT",
+            help="Robust accuracy must be at least so much. Give one for all --at, or one for each "
+            "in the same order.",
+        ),
+        click.option(
+            "--confidence",
+            type=float,
+            default=95.0,
+            show_default=True,
+            metavar="PERCENT",
+            help="How surely a pass, and a failure, is not false.",
+        ),
+    )
+    return apply_all(options, command)
+
+
 def engine(workers: int | None, address: str | None) -> Engine | None:
     """The engine that `engine_options` describe; None is this process."""
     if workers is None and address is None:

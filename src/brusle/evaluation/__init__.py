@@ -1,5 +1,6 @@
 """Evaluations: many images, several goals and budgets, and the numbers that come out."""
 
+from brusle.evaluation.gating import Gate, Verdict, gate
 from brusle.evaluation.record import Setting
 from brusle.evaluation.running.diagnosis import Finding
 from brusle.evaluation.running.engines import Local
@@ -16,6 +17,7 @@ __getattr__ = submodules(__name__)
 
 __all__ = [
     "Finding",
+    "Gate",
     "Local",
     "Manifest",
     "Plan",
@@ -23,7 +25,9 @@ __all__ = [
     "Ray",
     "Run",
     "Setting",
+    "Verdict",
     "check",
     "choose",
     "evaluate",
+    "gate",
 ]

@@ -33,7 +33,7 @@ from brusle.search import Attack, Needs
 from brusle.text import storable
 from brusle.victim import Traits, Victim, traits
 
-FORMAT = "brusle-results-6"
+FORMAT = "brusle-results-7"
 GoalName = Literal["untargeted", "targeted"]
 Shape = tuple[PositiveInt, PositiveInt, PositiveInt]
 
@@ -87,6 +87,7 @@ class Session(_Stored):
         preflight_queries: images that the victim was asked for before the attacks.
         preflight_lost: those of them that had to be sent again.
         spending: what was sent to a service; None of other victims.
+        until: what it was to decide, and ended by; empty if it attacked all that was asked for.
     """
 
     began: str
@@ -96,6 +97,7 @@ class Session(_Stored):
     preflight_queries: NonNegativeInt = 0
     preflight_lost: NonNegativeInt = 0
     spending: Spending | None = None
+    until: tuple[str, ...] = ()
 
 
 class StoredFraming(_Stored):

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from brusle.errors import InputError
+from brusle.evaluation.storing.finding import find_attack
 from brusle.evaluation.storing.runs import Run
 from brusle.report.lines import Line, compare_settings
-from brusle.report.matching import Counterparts, against, by_seed, find_attack, match
+from brusle.report.matching import Counterparts, against, by_seed, match
 from brusle.report.verdicts import Verdict, Words, verdicts_on
 
 _FACTS = {
@@ -76,7 +77,7 @@ def compare_runs(
             first of each run.
         queries: where to compare success rates; None is the smaller query limit.
     """
-    if baseline is not None and not any(find_attack(run, baseline) for run in runs):
+    if baseline is not None and not any(find_attack(run.settings, baseline) for run in runs):
         names = ", ".join(dict.fromkeys(s.attack for run in runs for s in run.settings))
         raise InputError(f"no run holds an attack {baseline!r}: choose from {names or 'none'}")
     sections = [across(runs[0], other, queries) for other in runs[1:]]
@@ -98,7 +99,7 @@ def within(run: Run, baseline: str | None = None, queries: int | None = None) ->
         queries: where to compare success rates; None is the smaller query limit.
     """
     attacks = list(dict.fromkeys(setting.attack for setting in run.settings))
-    name = attacks[0] if baseline is None and attacks else find_attack(run, baseline or "")
+    name = attacks[0] if baseline is None and attacks else find_attack(run.settings, baseline or "")
     if name is None or len(attacks) < 2:
         return None
     base = [setting for setting in run.settings if setting.attack == name]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from brusle.evaluation.record import Setting
-from brusle.evaluation.storing.runs import Run
 
 Counterparts = tuple[Setting, Setting]  # the setting that is compared with, and the one compared
 
@@ -62,17 +60,6 @@ def by_seed(pairs: Iterable[Counterparts]) -> list[tuple[Counterparts, ...]]:
     for mine, yours in pairs:
         found.setdefault((mine.family, yours.family), []).append((mine, yours))
     return [tuple(family) for family in found.values()]
-
-
-def find_attack(run: Run, name: str) -> str | None:
-    """The attack of a run that is called so, as in ``sparse-rs``, with or without its options."""
-    attacks = list(dict.fromkeys(setting.attack for setting in run.settings))
-    plain = {_plain(attack.split(" ")[0]): attack for attack in reversed(attacks)}
-    return (plain | {_plain(attack): attack for attack in attacks}).get(_plain(name))
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def _budget(setting: Setting) -> tuple[str, int, bool]:

@@ -47,12 +47,13 @@ class Concurrent:
         with _threads(lanes) as pool:
             running: set[Future[None]] = set()
             try:
-                for shard in supply.shards(1):
-                    running.add(pool.submit(work, shard))
-                    if len(running) >= lanes:
+                for wave in supply.waves():
+                    for shard in wave.shards(1):
+                        running.add(pool.submit(work, shard))
+                        if len(running) >= lanes:
+                            running = _settled(running)
+                    while running:
                         running = _settled(running)
-                while running:
-                    running = _settled(running)
             finally:
                 stopped.set()
                 _interrupt(supply.victim, running)

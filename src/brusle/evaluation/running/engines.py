@@ -36,7 +36,10 @@ class Engine(Protocol):
     """Does shards, in any order."""
 
     def run(self, supply: ShardSupply, sink: Sink) -> None:
-        """Attack all that ``supply`` has, and hand rows to ``sink`` as soon as they are final."""
+        """Attack all that ``supply`` has, and hand rows to ``sink`` as soon as they are final.
+
+        A wave of it begins when all rows of the one before are with the sink.
+        """
 
 
 class Local:
@@ -44,8 +47,9 @@ class Local:
 
     def run(self, supply: ShardSupply, sink: Sink) -> None:
         """One shard after the other."""
-        for shard in supply.shards(_BATCHES * supply.batch_size, remembered=True):
-            attack(supply.victim, shard, partial(sink.keep, shard), partial(sink.show, shard))
+        for wave in supply.waves():
+            for shard in wave.shards(_BATCHES * supply.batch_size, remembered=True):
+                attack(supply.victim, shard, partial(sink.keep, shard), partial(sink.show, shard))
 
 
 def attack(

@@ -95,6 +95,7 @@ def estimate(
     device: str = "auto",
     terms: Terms | None = None,
     latency: float = LATENCY,
+    until: bool = False,
 ) -> Estimate:
     """What ``plan`` takes; the victim is opened and not asked.
 
@@ -104,10 +105,11 @@ def estimate(
         device: where the victim would run.
         terms: on which terms a service would be asked.
         latency: seconds of one call of a service.
+        until: it ends when a gate is decided, which may be long before all images are attacked.
     """
     victim = VictimSpec(plan.victim, device, plan.defences, terms=terms).open()
     workload = Workload.of(plan, victim)
-    folder = run_folder(out, plan, victim, workload)
+    folder = run_folder(out, plan, victim, workload, until=until)
     settings = [setting for setting, _ in plan_settings(plan, victim)]
     counts = {s: len(workload.list_of(s.goal)) for s in settings}
     spent = _stored_queries(folder)

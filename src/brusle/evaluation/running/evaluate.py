@@ -9,6 +9,7 @@ from typing import Any, Literal
 from brusle import defaults
 from brusle.data import Data
 from brusle.errors import InputError
+from brusle.evaluation.gating.questions import Gate
 from brusle.evaluation.record import GoalName
 from brusle.evaluation.running.display import OnSetting
 from brusle.evaluation.running.engines import Engine
@@ -48,6 +49,7 @@ def evaluate(
     retry_errors: bool = False,
     trace: bool = False,
     log: str | Sequence[str] = (),
+    until: Gate | None = None,
     on_progress: OnSetting | Literal["auto"] | None = "auto",
     on_warning: OnWarning | None = None,
 ) -> Run:
@@ -91,6 +93,8 @@ def evaluate(
         log: experiment trackers, as in ``["mlflow:FOLDER", "tensorboard"]`` (docs/tracking.md). All
             that is stored is written to them when the run ends, also by an error or Ctrl-C; a
             tracker that fails is a warning, and the run goes on.
+        until: attack images in a random order, and only until this gate is decided; ``limit`` is
+            the most. Ask for the verdict with `brusle.evaluation.gate`.
         on_progress: called after every round with a setting and its `Progress`, which counts what
             is stored. ``"auto"`` draws bars on standard error if that is a terminal or a notebook.
         on_warning: called before the first attack, once for each thing that is plainly wrong with
@@ -127,6 +131,7 @@ def evaluate(
         retry_errors=retry_errors,
         trace=trace,
         log=log,
+        until=until,
         on_progress=on_progress,
         on_warning=on_warning,
     )

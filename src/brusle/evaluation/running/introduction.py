@@ -20,12 +20,21 @@ from brusle.victims.fingerprints import fingerprint, notes_on_weights
 
 
 def introduce(
-    store: Store, plan: Plan, victim: Victim, attacks: Sequence[Attack], workload: Workload
+    store: Store,
+    plan: Plan,
+    victim: Victim,
+    attacks: Sequence[Attack],
+    workload: Workload,
+    until: Sequence[str] = (),
 ) -> None:
-    """Write down what this session is about; refuse it if results would mix."""
-    before, now = store.about(), _about(plan, victim, attacks, workload)
+    """Write down what this session is about; refuse it if results would mix.
+
+    Images that are attacked ``until`` something is decided are written down when their turn comes.
+    """
+    before, now = store.about(), _about(plan, victim, attacks, workload, until)
     about = now if before is None else _continued(before, now)
-    store.add_images(workload.manifest.known)
+    if not until:
+        store.add_images(workload.manifest.known)
     store.write_about(about)
 
 
@@ -42,7 +51,13 @@ def note_changed_weights(store: Store, victim: Victim) -> None:
     store.write_about(about.model_copy(update={"notes": notes}))
 
 
-def _about(plan: Plan, victim: Victim, attacks: Sequence[Attack], workload: Workload) -> About:
+def _about(
+    plan: Plan,
+    victim: Victim,
+    attacks: Sequence[Attack],
+    workload: Workload,
+    until: Sequence[str],
+) -> About:
     behind, defences = taken_apart(victim)
     weights = fingerprint(victim)
     notes = [note for attack in attacks for note in notes_on(attack, victim)]
@@ -51,6 +66,7 @@ def _about(plan: Plan, victim: Victim, attacks: Sequence[Attack], workload: Work
         plan=plan.model_dump(mode="json"),
         pairs=workload.manifest.digest,
         provenance=provenance(victim.device),
+        until=tuple(until),
     )
     return About(
         brusle=__version__,

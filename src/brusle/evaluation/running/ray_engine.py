@@ -56,11 +56,12 @@ class Ray:
         ray, victim = import_ray(), supply.victim
         # small enough that all workers have something to do until the end
         workers = self.workers or os.cpu_count() or 1
-        shards = supply.shards(_BATCHES * supply.batch_size, at_least=_SHARDS * workers)
         with connected(ray, self.workers, self.address):
             order = Order(uuid.uuid4().hex, supply.spec, fingerprint(victim), __version__)
             gpus = 1 if victim.device.type == "cuda" else 0
-            _Crew(ray, order, self.workers, gpus, sink).work(shards)
+            crew = _Crew(ray, order, self.workers, gpus, sink)
+            for wave in supply.waves():
+                crew.work(wave.shards(_BATCHES * wave.batch_size, at_least=_SHARDS * workers))
 
 
 @dataclass

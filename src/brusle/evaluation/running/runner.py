@@ -12,8 +12,10 @@ from typing import Literal
 from brusle.batching import default_batch_size
 from brusle.data.fit import check_fit
 from brusle.errors import BrusleError, InputError
+from brusle.evaluation.gating.questions import Gate
 from brusle.evaluation.record import GoalName, Setting
 from brusle.evaluation.running.concurrent import Concurrent
+from brusle.evaluation.running.deciding import Deciding, check_until, require_alike
 from brusle.evaluation.running.display import OnSetting, told
 from brusle.evaluation.running.engines import Engine, Local
 from brusle.evaluation.running.first_look import OnWarning, look_first, warn
@@ -54,6 +56,7 @@ def run_plan(
     retry_errors: bool = False,
     trace: bool = False,
     log: str | Sequence[str] = (),
+    until: Gate | None = None,
     on_progress: OnSetting | Literal["auto"] | None = "auto",
     on_warning: OnWarning | None = None,
 ) -> Run:
@@ -66,7 +69,9 @@ def run_plan(
     settings = plan_settings(plan, victim)
     workload = Workload.of(plan, victim)
     _check(settings, workload, victim)
-    folder = run_folder(out, plan, victim, workload, replay is not None)
+    if until is not None:
+        check_until(until, [setting for setting, _ in settings])
+    folder = run_folder(out, plan, victim, workload, replay is not None, until is not None)
     batch_size = batch_size or default_batch_size(workload.shape, victim.device)
     on_warning = on_warning or warn
 
@@ -76,15 +81,22 @@ def run_plan(
             victim = books.enter_context(journalled(victim, folder, store, on_warning))
         share_vocabulary(victim, store, workload.source)
         starting = StartingImages(workload.source, victim, plan.seeds[0], batch_size)
-        introduce(store, plan, victim, [attack for _, attack in settings], workload)
+        require_alike(store, until)
+        attacks, told_until = [attack for _, attack in settings], until.told() if until else ()
+        introduce(store, plan, victim, attacks, workload, told_until)
         unfinished = [Unfinished.of(store, *pair, workload, retry_errors) for pair in settings]
         with _counted_on_failure(store, unfinished, folder), _pending(folder, victim) as pending:
             if folder is not None:
                 workload.manifest.write(folder / "pairs.json")
+            parts = None
+            if until is not None:
+                parts = Deciding(until, store, workload, unfinished, plan.seeds[0])
             images = [image for left in unfinished for image in left.images(workload)]
+            if parts is not None and parts.is_over:
+                images = []
             look_first(store, victim, workload, images, plan.seeds[0], batch_size, on_warning)
             source = (unfinished, workload, starting)
-            supply = ShardSupply(spec, victim, *source, batch_size, pending, trace)
+            supply = ShardSupply(spec, victim, *source, batch_size, pending, trace, parts)
             everything = Run(store, folder, originals=workload.originals)
             with logged(trackers, everything, on_warning) as said:
                 with told(on_progress) as tell:
@@ -127,12 +139,17 @@ def _check(settings: Sequence[tuple[Setting, Attack]], workload: Workload, victi
 
 
 def run_folder(
-    out: str | Path | None, plan: Plan, victim: Victim, workload: Workload, replayed: bool = False
+    out: str | Path | None,
+    plan: Plan,
+    victim: Victim,
+    workload: Workload,
+    replayed: bool = False,
+    until: bool = False,
 ) -> Path | None:
     """Where results go; None if nowhere."""
     if out == "auto":
         folder = plan.folder(victim, workload.manifest)
-        return folder.with_name(f"{folder.name}-replay") if replayed else folder
+        return folder.with_name(folder.name + "-until" * until + "-replay" * replayed)
     return None if out is None else Path(out)
 
 
@@ -193,8 +210,13 @@ def _run(
     store: Store, folder: Path | None, unfinished: Sequence[Unfinished], workload: Workload
 ) -> Run:
     """The run with the settings and images that were asked for."""
-    settings = [left.setting for left in unfinished]
+    stored = {setting.number: setting for setting in store.settings()}
+    settings = [stored[left.setting.number] for left in unfinished]
     wanted = {setting.goal: _wanted(workload, setting.goal) for setting in settings}
+    if in_turn := set(store.sequence()):
+        wanted = {
+            goal: [pair for pair in pairs if pair[1] in in_turn] for goal, pairs in wanted.items()
+        }
     run = Run(store, folder, settings, wanted, workload.originals)
     run.manifest = workload.manifest
     run.resumed = sum(left.stored for left in unfinished)

@@ -6,8 +6,9 @@ attacks a shard, and however the problems are cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
 
 from brusle.evaluation.record import Setting
 from brusle.evaluation.running.starts import StartingImages
@@ -130,6 +131,9 @@ class ShardSupply:
         batch_size: most images in one call of the victim.
         pending: answers of an interrupted run; None if none are kept.
         trace: keep what the searches find on their way.
+        parts: what is left of each setting, a part at a time, if what to attack next depends on
+            what was found; None hands out all of ``unfinished`` at once.
+        numbers: of the shards.
     """
 
     spec: VictimSpec
@@ -140,6 +144,16 @@ class ShardSupply:
     batch_size: int
     pending: Pending | None = None
     trace: bool = False
+    parts: Iterable[Sequence[Unfinished]] | None = None
+    numbers: Iterator[int] = field(default_factory=count)
+
+    def waves(self) -> Iterator[ShardSupply]:
+        """What may be attacked at the same time; the next is known when all of it is stored."""
+        if self.parts is None:
+            yield self
+            return
+        for unfinished in self.parts:
+            yield replace(self, unfinished=unfinished, parts=None)
 
     def shards(self, most: int, at_least: int = 1, remembered: bool = False) -> Iterator[Shard]:
         """The shards, one after the other; images are read when their shard is asked for.
@@ -150,17 +164,16 @@ class ShardSupply:
             remembered: with the answers of an interrupted run, which are in use one shard at a
                 time; what was interrupted comes first.
         """
-        pending, number = self.pending if remembered else None, 0
+        pending = self.pending if remembered else None
         for left in self.unfinished:
             size = max(1, min(most, -(-len(left.rows) // at_least)))
             for rows in _portions(*left.in_turn(pending), size, self.batch_size):
-                shard = self._shard(number, left, rows)
+                shard = self._shard(next(self.numbers), left, rows)
                 if pending is not None:
                     ids, randomised = shard.problems.ids.tolist(), traits(self.victim).randomised
                     memory = pending.of(left.setting.key, ids, randomised)
                     shard = replace(shard, memory=memory)
                 yield shard
-                number += 1
 
     def _shard(self, number: int, left: Unfinished, rows: Sequence[int]) -> Shard:
         goal = left.setting.goal

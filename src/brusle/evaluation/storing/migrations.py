@@ -24,7 +24,7 @@ from brusle.database import (
     with_checksum,
 )
 from brusle.evaluation.record import FORMAT, canonical, defaults, described_as
-from brusle.evaluation.storing.schema import TABLES, TRACES, require_sound
+from brusle.evaluation.storing.schema import SEQUENCE, TABLES, TRACES, require_sound
 
 _UNREADABLE = (SyntaxError, ValueError, TypeError, LookupError, RecursionError, MemoryError)
 _CLASSES = {kind.__name__: kind for kind in (*ATTACKS.values(), Ensemble, Minimal, Restarts)}
@@ -47,7 +47,8 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 def require_old(connection: sqlite3.Connection) -> None:
     """Raise unless these are the tables of an older store, whole and in order."""
-    require_sound(connection, TABLES)  # which had no traces
+    traces = TRACES if stated_format(connection) in _TRACED else ""
+    require_sound(connection, TABLES + traces)
 
 
 def _from_3(connection: sqlite3.Connection) -> None:
@@ -94,6 +95,15 @@ def _from_5(connection: sqlite3.Connection) -> None:
     connection.execute(
         "INSERT OR REPLACE INTO about VALUES (?, ?, ?)",
         with_checksum("format", json.dumps("brusle-results-6")),
+    )
+
+
+def _from_6(connection: sqlite3.Connection) -> None:
+    """0.2 before runs that stop when something is decided."""
+    connection.execute(SEQUENCE.strip().rstrip(";"))
+    connection.execute(
+        "INSERT OR REPLACE INTO about VALUES (?, ?, ?)",
+        with_checksum("format", json.dumps("brusle-results-7")),
     )
 
 
@@ -205,4 +215,6 @@ _STEPS: dict[str, Callable[[sqlite3.Connection], None]] = {
     "brusle-results-3": _from_3,
     "brusle-results-4": _from_4,
     "brusle-results-5": _from_5,
+    "brusle-results-6": _from_6,
 }
+_TRACED = ("brusle-results-6",)  # earlier ones have no traces

@@ -31,16 +31,20 @@ TRACES = """
 CREATE TABLE traces (setting INTEGER NOT NULL REFERENCES settings, problem INTEGER NOT NULL,
     trace BLOB NOT NULL, checksum TEXT NOT NULL, PRIMARY KEY (setting, problem));
 """
+SEQUENCE = """
+CREATE TABLE sequence (place INTEGER PRIMARY KEY, image TEXT NOT NULL UNIQUE,
+    checksum TEXT NOT NULL);
+"""
 
 
 def create(connection: sqlite3.Connection) -> None:
     """Make the tables in an empty database, in one transaction."""
     stated = json.dumps(FORMAT)
     first = f"INSERT INTO about VALUES ('format', '{stated}', '{checksum('format', stated)}')"
-    connection.executescript(f"BEGIN; {TABLES} {TRACES} {first}; COMMIT")
+    connection.executescript(f"BEGIN; {TABLES} {TRACES} {SEQUENCE} {first}; COMMIT")
 
 
-def require_sound(connection: sqlite3.Connection, tables: str = TABLES + TRACES) -> None:
+def require_sound(connection: sqlite3.Connection, tables: str = TABLES + TRACES + SEQUENCE) -> None:
     """Raise unless these are the tables of a store, whole and in order, and nothing else."""
     require_whole(connection, tables)
     if connection.execute("PRAGMA foreign_key_check").fetchone():

@@ -205,6 +205,27 @@ class Store:
                 raise Damaged("the label of an image is no number")
         return {name: (label, sha256) for name, label, sha256, _ in found}
 
+    def extend_sequence(self, images: Sequence[str]) -> None:
+        """Write down that these images are attacked next, until something is decided."""
+        with self._guard():
+            (place,) = self._connection.execute("SELECT count(*) FROM sequence").fetchone()
+            self._connection.executemany(
+                "INSERT INTO sequence VALUES (?, ?, ?)",
+                [with_checksum(at, name) for at, name in enumerate(images, place)],
+            )
+
+    def sequence(self) -> list[str]:
+        """The images of a run that stops when something is decided, in turn; empty of others."""
+        with self._guard():
+            found = self._connection.execute("SELECT * FROM sequence ORDER BY place").fetchall()
+            require_unchanged(found, "place of the sequence")
+            if [place for place, *_ in found] != list(range(len(found))):
+                raise Damaged("the sequence of images has gaps")
+            known = self.images()
+            if missing := [name for _, name, _ in found if name not in known]:
+                raise Damaged(f"image {missing[0]!r} of its sequence is not there")
+        return [name for _, name, _ in found]
+
     def add_setting(self, setting: Setting) -> Setting:
         """The setting with its number, a new one if there is none of its key."""
         text = setting.model_dump_json(exclude={"number"})
@@ -363,7 +384,7 @@ class Store:
             )
         with self._guard():
             schema.require_sound(self._connection)
-        for look in (self.about, self.settings, self.images):
+        for look in (self.about, self.settings, self.images, self.sequence):
             look()  # raises if something is not as it was stored
 
     @contextmanager
