@@ -60,6 +60,7 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/runtimes.py
 	$(BIN)/python benchmarks/engines.py
 	$(BIN)/python benchmarks/effectiveness.py
+	$(BIN)/python benchmarks/gates.py
 	$(BIN)/python benchmarks/zoo.py
 	$(BIN)/python benchmarks/remote.py
 	$(BIN)/python benchmarks/comparison.py
