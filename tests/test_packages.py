@@ -3,6 +3,7 @@
 import re
 import sys
 import tomllib
+from importlib import import_module
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -47,3 +48,11 @@ def test_one_place_knows_how_to_install() -> None:
     sources = (ROOT / "src").rglob("*.py")
     said = {p.name for p in sources if "pip install" in p.read_text(encoding="utf-8")}
     assert said == {"packages.py"}
+
+
+def test_the_tables_of_the_paper_need_no_extra(monkeypatch) -> None:
+    """Only one of them asks a service, which needs httpx."""
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    for name in [n for n in sys.modules if n.startswith(("brusle.evaluation", "brusle.victims"))]:
+        monkeypatch.delitem(sys.modules, name)
+    assert import_module("brusle.evaluation.paper.jobs")
