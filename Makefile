@@ -9,7 +9,7 @@ PIP := $(BIN)/python $(INSTALL)
 # as many test processes as cores, each with one thread: far quicker than the other way round
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
-.PHONY: demo test test-browser test-docs test-interop test-package test-ray test-remote test-slow test-all check bench clean
+.PHONY: demo docs test test-browser test-docs test-interop test-package test-ray test-remote test-slow test-all check bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/brusle evaluate --limit 70
@@ -47,6 +47,10 @@ test-docs: $(VENV)/.installed-docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m docs
 
 test-all: test test-slow test-ray test-remote test-browser test-interop test-package test-docs
+
+# the documentation as a site, in site/; fails if a link leads nowhere or a page would need a network
+docs: $(VENV)/.installed-docs
+	$(BIN)/python tools/make_site.py
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -108,4 +112,4 @@ $(SERVERS)/%/.installed: constraints.txt Makefile
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(SERVERS) runs
+	rm -rf $(VENV) $(SERVERS) runs build site

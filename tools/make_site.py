@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from handbook.staging import BUILD, ROOT, Staging
 SITE = ROOT / "site"
 _REMOTE = "https://unpkg.com/iframe-worker/shim"  # what zensical's offline plugin would load
 _OWN = "assets/frame_worker.js"
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
 def build() -> None:
@@ -29,8 +31,11 @@ def build() -> None:
     Staging().stage()
     shutil.rmtree(SITE, ignore_errors=True)
     program = Path(sys.executable).with_name("zensical")
-    command = [program, "build", "--strict", "--clean", "--config-file", overview.CONFIGURATION]
-    subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, "NO_COLOR": "1"})
+    command = [str(program), "build", "--strict", "--clean", "--config-file", "mkdocs.yml"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = done.stdout + done.stderr.partition("Traceback")[0]
+        sys.exit(f"{_COLOUR.sub('', said)}the site is not built")
     for page in SITE.rglob("*.html"):
         own = Path(os.path.relpath(SITE / _OWN, page.parent)).as_posix()
         text = page.read_text(encoding="utf-8")
@@ -54,10 +59,7 @@ def main() -> None:
     if asked.stage:
         Staging().stage()
         return
-    try:
-        build()
-    except subprocess.CalledProcessError:
-        sys.exit("the site is not built: see the lines above")
+    build()
     if wrong := [*checking.problems(SITE)]:
         sys.exit("\n".join([*wrong, f"{len(wrong)} problems: the site is not whole"]))
     print("the site is built and whole: open site/index.html")

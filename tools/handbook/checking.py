@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -96,11 +95,3 @@ def missing_from_navigation() -> Iterator[str]:
     for page in sorted(DOCS.glob("*.md")):
         if page.name not in named:
             yield f"mkdocs.yml: the navigation lacks {page.name}"
-
-
-def addresses_in_scripts(site: Path) -> set[str]:
-    """Other hosts that a page's own scripts are loaded from, wherever they stand in the HTML."""
-    found = set[str]()
-    for path in site.rglob("*.html"):
-        found |= set(re.findall(r"""src=["']?(https?://[^"' >]+)""", path.read_text("utf-8")))
-    return found

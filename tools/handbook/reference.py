@@ -68,7 +68,7 @@ class Module:
 
 def modules() -> list[Module]:
     """The package, and its modules by name; those for authors come last."""
-    inside = [n for n in brusle.__all__ if isinstance(getattr(brusle, n), ModuleType)]
+    inside = [n for n in dir(brusle) if isinstance(getattr(brusle, n), ModuleType)]
     names = ["brusle", *sorted([*(f"brusle.{name}" for name in inside), *BESIDE]), *FOR_AUTHORS]
     return [Module(name) for name in names]
 
@@ -99,12 +99,12 @@ class Reference:
             [
                 "# Reference",
                 "",
-                "Made of the docstrings of this version, and of what the commands say of themselves.",
+                "Made of the docstrings of this version, and of the commands' own help.",
                 "",
                 "- [Commands](commands.md): every command and option of `brusle`",
                 *lines[:authors],
                 "",
-                "For authors of attacks and kinds of victims, beside [extending.md](../extending.md):",
+                "For authors of attacks and victims, beside [extending.md](../extending.md):",
                 "",
                 *lines[authors:],
                 "",
@@ -134,7 +134,7 @@ class Reference:
             yield _value(thing)
 
     def _class(self, full: str, cls: type) -> Iterator[str]:
-        if is_dataclass(cls) or "__init__" in vars(cls) and not issubclass(cls, Exception):
+        if is_dataclass(cls) or ("__init__" in vars(cls) and not issubclass(cls, Exception)):
             yield _code(signature(full, cls))
         yield markdown(own_doc(cls))
         public = [base for base in cls.__mro__[1:] if id(base) in self._homes]
@@ -215,7 +215,7 @@ def _parameters(said: inspect.Signature) -> Iterator[str]:
             star = True
             yield "*"
         star = star or one.kind is one.VAR_POSITIONAL
-        stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
+        stars = "*" * (one.kind is one.VAR_POSITIONAL) + "**" * (one.kind is one.VAR_KEYWORD)
         kind = "" if one.annotation is one.empty else f": {_annotation(one.annotation)}"
         equal = " = " if kind else "="
         yield f"{stars}{one.name}{kind}" + (
