@@ -10,7 +10,7 @@ PIP := $(BIN)/python $(INSTALL)
 # as many test processes as cores, each with one thread: far quicker than the other way round
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
-.PHONY: demo test test-browser test-docs test-interop test-package test-ray test-remote test-slow test-all check bench clean
+.PHONY: demo docs test test-browser test-docs test-interop test-package test-ray test-remote test-slow test-all check bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/brusle evaluate --limit 70
@@ -49,6 +49,10 @@ test-docs: $(VENV)/.installed-docs
 
 test-all: test test-slow test-ray test-remote test-browser test-interop test-package test-docs
 
+# the documentation as a site, in site/; fails if a link leads nowhere or a page would need a network
+docs: $(VENV)/.installed-docs
+	$(BIN)/python tools/make_site.py
+
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -78,7 +82,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed Makefile
 	@touch $@
 
 $(VENV)/.installed-browser: $(VENV)/.installed-dev
-	$(PIP) -e ".[dev,browser]"
+	$(PIP) -e ".[dev,browser,docs]"
 	@touch $@
 
 $(VENV)/.installed-interop: $(VENV)/.installed-dev
@@ -117,4 +121,4 @@ $(CONVERTERS)/.installed: Makefile
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(SERVERS) $(CONVERTERS) runs
+	rm -rf $(VENV) $(SERVERS) $(CONVERTERS) runs build site

@@ -1,8 +1,7 @@
 """How often a gate is wrong, and how many images it takes: the tables of docs/gates.md.
 
-    python benchmarks/gates.py            # print them (some seconds)
-    python benchmarks/gates.py --write    # put them where the documentation has them
-    python benchmarks/gates.py --check    # fail if the documentation has others
+    python benchmarks/gates.py                                     # print them (some seconds)
+    python benchmarks/gates.py --figures docs/figures/gates.json   # for the documentation
 
 Where images are counted, probabilities are exact: a binomial sum, or the random walk of the counts,
 played through image by image. Models are simulated besides, 2000 in each row, and judged by the
@@ -12,20 +11,17 @@ counts that `brusle gate` judges by.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 
 import numpy as np
+import written
 from numpy.typing import NDArray
 
 from brusle.evaluation.gating.answers import Result
 from brusle.evaluation.gating.counts import Drop, Robust
 from brusle.evaluation.statistics import binomial
 
-PAGE = Path(__file__).parents[1] / "docs" / "gates.md"
-BEGIN, END = "<!-- simulations: begin -->", "<!-- simulations: end -->"
 THRESHOLD, MOST, ALPHA, MODELS = 0.6, 400, 0.05, 2000
 DROP, PAIRED = 0.05, 300
 RATES = (0.40, 0.45, 0.50, 0.55, 0.60, 0.65, 0.70, 0.75, 0.80)
@@ -182,32 +178,14 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def tables() -> str:
-    """All of them, in Markdown."""
-    return "\n\n".join(
-        _markdown(rows) for rows in (verdicts_table(), errors_table(), models_table())
-    )
-
-
-def _markdown(rows: Sequence[Sequence[str]]) -> str:
-    lines = [rows[0], ["---"] + ["---:"] * (len(rows[0]) - 1), *rows[1:]]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help="into docs/gates.md")
-    parser.add_argument("--check", action="store_true", help="that docs/gates.md has the same")
-    options, found = parser.parse_args(), tables()
-    text = PAGE.read_text(encoding="utf-8") if options.write or options.check else ""
-    before, _, rest = text.partition(BEGIN)
-    new = f"{before}{BEGIN}\n{found}\n{END}{rest.partition(END)[2]}"
-    if options.write:
-        PAGE.write_text(new, encoding="utf-8")
-    elif options.check:
-        sys.exit(f"{PAGE} is stale: run {__file__} --write" if new != text else 0)
-    else:
-        print(found)
+    written.add_option(parser)
+    args = parser.parse_args()
+    tables = {"verdicts": verdicts_table(), "errors": errors_table(), "models": models_table()}
+    for rows in tables.values():
+        print(written.markdown(rows), end="\n\n")
+    written.write(args.figures, tables)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import re
 import sys
 import tomllib
+from importlib import import_module
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from types import SimpleNamespace
@@ -70,3 +71,11 @@ def test_a_package_that_is_too_old_is_named(own, oldest, enough) -> None:
     assert str(error.value) == (
         f'skops {own} is too old, {wanted} or later is safe: pip install -U "brusle[sklearn]"'
     )
+
+
+def test_the_tables_of_the_paper_need_no_extra(monkeypatch) -> None:
+    """Only one of them asks a service, which needs httpx."""
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    for name in [n for n in sys.modules if n.startswith(("brusle.evaluation", "brusle.victims"))]:
+        monkeypatch.delitem(sys.modules, name)
+    assert import_module("brusle.evaluation.paper.jobs")

@@ -12,7 +12,6 @@ from brusle.evaluation.running.victim import VictimSpec
 from brusle.serving import Server
 from brusle.victim import Victim, traits
 from brusle.victims.fingerprints import fingerprint
-from brusle.victims.remote.client import RemoteVictim
 from brusle.victims.wrappers import VictimView
 
 
@@ -42,6 +41,8 @@ def stand_in(model: Victim, format: str, name: str, spec: VictimSpec) -> Iterato
         model = _WithNames(model, model.name, traits(model).patience, imagenet_classes())
     with Server(model, format) as server:
         victim = replace(spec, victim=server.name).open()
+        from brusle.victims.remote.client import RemoteVictim  # httpx is an extra
+
         assert isinstance(victim, RemoteVictim)
         victim.name, victim.service.fingerprint = name, fingerprint(model)
         try:
