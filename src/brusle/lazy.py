@@ -41,10 +41,11 @@ def public_names(package: str) -> tuple[list[str], Callable[[str], Any]]:
 
 def _listed(package: str) -> dict[str, str]:
     """The names that a package imports for type checkers, each with its module."""
-    loader: Any = sys.modules[package].__loader__
+    spec: Any = sys.modules[package].__spec__
+    source = spec.loader.get_data(spec.origin)  # pytest's loader of plugins knows no get_source
     return {
         alias.name: str(statement.module)
-        for block in ast.parse(loader.get_source(package)).body
+        for block in ast.parse(source).body
         if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
         for statement in block.body
         if isinstance(statement, ast.ImportFrom)
