@@ -122,7 +122,8 @@ def test_a_summary_has_no_numbers_that_follow_from_the_queries() -> None:
 
 
 def test_queries_do_not_say_that_a_search_has_not_converged() -> None:
-    rows = [row(i) for i in range(40)]  # all of them after 100 of 100 queries
+    # all but one of them after 100 of 100 queries
+    rows = [row(i, status="failed" if i == 0 else "success") for i in range(40)]
     assert [flag.name for flag in flags(rows, 100)] == ["not-converged"]
     assert flags(rows, 100, minimal=True) == []
 

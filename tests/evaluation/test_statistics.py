@@ -316,6 +316,11 @@ def test_not_converged(late, count, raised) -> None:
     assert names(rows, 100) == (["not-converged"] if raised else [])
 
 
+def test_what_has_fooled_all_images_has_converged() -> None:
+    late = [50] * 20 + [51] * 20
+    assert names(rows_of(late, 1), 100) == ["not-converged"] and not names(rows_of(late, 0), 100)
+
+
 def test_not_converged_says_from_where_to_where() -> None:
     (flag,) = flags(rows_of([5] * 40 + [80] * 20, 40), 100)
     assert "from 40.0% at 50 queries to 60.0% at 100" in flag.text

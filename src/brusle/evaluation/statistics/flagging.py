@@ -54,7 +54,7 @@ def _not_converged(rows: Sequence[Row], limit: int) -> Flag | None:
     check_limit(limit)
     half, whole = success_rate(rows, limit // 2), success_rate(rows, limit)
     rise = Rate(whole.hits - half.hits, whole.count)
-    if rise.interval[0] <= _RISE:
+    if rise.interval[0] <= _RISE or whole.hits == whole.count:  # nothing is left to be raised
         return None
     return Flag(
         "not-converged",
