@@ -5,6 +5,7 @@ from brusle.errors import InputError
 from brusle.evaluation.statistics import compare
 from brusle.report.comparison import across, compare_runs, within
 from brusle.report.matching import match
+from brusle.report.tables import varied
 from brusle.report.wording import estimate
 
 BASE = rows_of([10] * 10, 10)  # 10 of 20, mean (10 * 10 + 10 * 100) / 20 = 55
@@ -212,9 +213,9 @@ def test_all_seeds_are_pooled_with_mean_and_spread(tmp_path) -> None:
     assert [(rate.hits, rate.count) for rate in line.rates] == [(30, 60), (42, 60)]
     assert line.found is not None and (line.found.pairs, line.found.images) == (60, 20)
     assert line.found.difference.value == pytest.approx(12 / 60)
-    varied = line.seeds["difference"]  # 0.1, 0.3 and 0.2 of twenty
-    assert (varied.min, varied.mean, varied.max) == pytest.approx((0.1, 0.2, 0.3))
-    assert varied.std == pytest.approx(0.1) and varied.seeds == 3
+    found = line.seeds["difference"]  # 0.1, 0.3 and 0.2 of twenty
+    assert (found.min, found.mean, found.max) == pytest.approx((0.1, 0.2, 0.3))
+    assert found.std == pytest.approx(0.1) and found.seeds == 3
     means = [
         (10 * a + 100 * (20 - a), 10 * b + 100 * (20 - b)) for a, b in ((10, 12), (12, 18), (8, 12))
     ]
@@ -234,6 +235,13 @@ def test_seeds_narrow_no_interval_by_being_counted_as_images(tmp_path) -> None:
     assert (one.found.pairs, two.found.pairs) == (20, 40)
     assert one.found.difference == two.found.difference and one.found.ratio == two.found.ratio
     assert one.seeds == {} and two.seeds["difference"].std == 0
+
+
+def test_a_seed_without_rows_has_no_change_to_show(tmp_path) -> None:
+    first = make_run(tmp_path / "a", [(setting(), BASE), (setting(seed=1), BASE)])
+    second = make_run(tmp_path / "b", [(setting(), OTHER), (setting(seed=1), [])])
+    (line,) = across(first, second).lines
+    assert varied(line, "difference", "+.1f") == "-"
 
 
 def test_seeds_that_one_run_lacks_are_named(tmp_path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -240,8 +241,13 @@ def percent(rate: Rate) -> str:
 
 
 def varied(line: Line, name: str, form: str, scale: float = 1) -> str:
-    """``+8.2, 1.3``: mean and standard deviation of a change over seeds; empty with one seed."""
+    """``+8.2, 1.3``: mean and standard deviation of a change over seeds; empty with one seed.
+
+    It is ``-`` where a seed has no rows yet.
+    """
     found = line.seeds.get(name)
     if found is None:
         return ""
+    if math.isnan(found.mean):
+        return "-"
     return f"{scale * found.mean:{form}}, {scale * found.std:{form.strip('+')}}"
