@@ -102,6 +102,8 @@ def parsed(words: list[str]) -> bool:
     command, context = cli, click.Context(cli)
     while isinstance(command, click.Group):
         name, *words = words
+        if any(name in option.opts for option in command.params):
+            return True  # of all commands, as --version
         found = command.get_command(context, name)
         assert found is not None, name
         command = found
@@ -112,7 +114,14 @@ def parsed(words: list[str]) -> bool:
 
 @pytest.mark.parametrize(
     "wrong",
-    ["evaluat", "evaluate --pixel", "evaluate --goal sideways", "data fetch cifar11", "evaluate x"],
+    [
+        "evaluat",
+        "--versio",
+        "evaluate --pixel",
+        "evaluate --goal sideways",
+        "data fetch cifar11",
+        "evaluate x",
+    ],
 )
 def test_commands_that_do_not_exist_are_found(wrong) -> None:
     with pytest.raises((AssertionError, click.ClickException)):
