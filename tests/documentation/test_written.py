@@ -155,6 +155,7 @@ def test_a_column_of_the_readme_is_measured_again(tmp_path) -> None:
     assert [row[:3] for row in measured] == [[*row[:2], row[at]] for row in page]
 
 
+@pytest.mark.docs
 def test_the_error_rates_of_gates_are_those_of_the_page() -> None:
     gates, page = import_module("gates"), FILES["gates"].tables
     assert gates.verdicts_table() == page["verdicts"]
