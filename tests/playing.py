@@ -40,7 +40,9 @@ OFFLINE = {
 }
 
 
-def play(name: str, page: str, folder: Path, slow: bool = True) -> str:
+def play(
+    name: str, page: str, folder: Path, slow: bool = True, installed: Path | None = None
+) -> str:
     """Do what a page says in an empty folder; what is wrong, or nothing.
 
     Args:
@@ -48,6 +50,8 @@ def play(name: str, page: str, folder: Path, slow: bool = True) -> str:
         page: its text.
         folder: where; it gets a folder ``work`` for the page, and others.
         slow: blocks that are slow, too.
+        installed: the programs of an environment in which brusle is installed; None is this
+            checkout.
     """
     from blocks import blocks, port
 
@@ -61,9 +65,9 @@ def play(name: str, page: str, folder: Path, slow: bool = True) -> str:
     script = {"name": name, "page": page, "blocks": todo, "port": port(page)}
     (folder / "script.json").write_text(json.dumps(script))
     done = subprocess.run(
-        [sys.executable, __file__, str(folder / "script.json")],
+        [installed / "python" if installed else sys.executable, __file__, folder / "script.json"],
         cwd=work,
-        env=environment(folder),
+        env=environment(folder, installed),
         input="\n" * 9,  # whoever asks for Enter gets it
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -73,22 +77,24 @@ def play(name: str, page: str, folder: Path, slow: bool = True) -> str:
     return done.stdout if done.returncode else ""
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """Commands of this checkout, a home that is empty, and no network."""
-    import brusle
-
+def environment(folder: Path, installed: Path | None = None) -> dict[str, str]:
+    """Commands of this checkout or of what is installed, a home that is empty, and no network."""
     programs, local = folder / "programs", folder / "local"
     programs.mkdir()
     local.mkdir()
     (local / "sitecustomize.py").write_text(LOCAL)
-    for program, words in (
-        ("brusle", "-c 'from brusle.cli import main; main()'"),
-        ("python", ""),
-    ):
+    commands = {
+        "python": sys.executable,
+        "brusle": f"{sys.executable} -c 'from brusle.cli import main; main()'",
+    }
+    if installed:
+        commands = {program: str(installed / program) for program in commands}
+    for program, words in commands.items():
         path = programs / program
-        path.write_text(f'#!/bin/sh\nexec {sys.executable} {words} "$@"\n')
+        path.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
         path.chmod(0o755)
-    paths = [str(local), str(Path(brusle.__file__).parents[1]), str(Path(__file__).parent)]
+    tests = Path(__file__).parent
+    paths = [local] if installed else [local, tests.parent / "src", tests]
     kept = {key: value for key, value in os.environ.items() if not key.startswith("BRUSLE_")}
     return kept | {
         **OFFLINE,
@@ -96,7 +102,7 @@ def environment(folder: Path) -> dict[str, str]:
         "HOME": str(folder),
         "MPLBACKEND": "agg",
         "PATH": f"{programs}:{os.environ['PATH']}",
-        "PYTHONPATH": ":".join(paths),
+        "PYTHONPATH": ":".join(map(str, paths)),
         "XDG_CACHE_HOME": str(folder / "cache"),
     }
 

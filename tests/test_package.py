@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from playing import play
 
 from brusle.cli import cli
 
@@ -98,3 +99,19 @@ def test_an_extra_is_named_where_its_package_is_missing(empty, tmp_path) -> None
     )
     assert done.returncode == 3 and 'pip install "brusle[timm]"' in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("page", ["index", "start-model", "start-paper", "science", "traps"])
+def test_who_is_new_gets_through_with_the_wheel_alone(empty, page, tmp_path) -> None:
+    assert not play(page, _page(page), tmp_path, installed=empty)
+
+
+def test_who_has_a_service_needs_two_extras(empty, wheel, tmp_path) -> None:
+    """The last test: the environment is not empty any more."""
+    pip = (empty / "python", "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt")
+    run(*pip, f"{wheel}[remote,serve]", cwd=tmp_path)
+    assert not play("start-api", _page("start-api"), tmp_path, installed=empty)
+
+
+def _page(name: str) -> str:
+    return (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
