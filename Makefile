@@ -36,7 +36,10 @@ test-browser: $(VENV)/.installed-browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser
 
 # inside other people's libraries, and with their models, data and trackers
+# WeasyPrint draws with Pango, and what it has drawn is read again
 test-interop: $(VENV)/.installed-interop $(CONVERTERS)/.installed
+	@{ ldconfig -p | grep -q libpangoft2-1.0 && command -v pdftotext >/dev/null; } || \
+		{ apt-get update -qq && apt-get install -y -qq libpango-1.0-0 libpangoft2-1.0-0 poppler-utils >/dev/null; }
 	BRUSLE_TEST_CONVERTERS=$(CONVERTERS) $(PYTEST) -m "interop and not ray"
 
 # the wheel, in an environment where nothing else is
