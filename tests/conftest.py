@@ -1,6 +1,7 @@
 """What tests of all parts share: their modules, one thread, and optional packages."""
 
 import os
+import signal
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -12,6 +13,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))  # tests share small models and the transcription
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # begun in the background by a script: what tests start would not hear Ctrl-C either
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _kept: list[torch.library.Library] = []  # dropping one would take its operators back
 
